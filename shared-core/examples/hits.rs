@@ -1,0 +1,150 @@
+//! Hits, so many times, to be counted: what an operator's own methods, rules, limits and
+//! bounds take of one.
+//!
+//!     valgrind --tool=callgrind target/release/examples/hits SETTINGS CALLS TIMES
+//!
+//! SETTINGS is one of those below. CALLS is 1, for a call alone, or how many calls a batch
+//! has. What one hit takes is the difference of two runs by that of their TIMES.
+
+#![allow(clippy::unwrap_used)] // one that fails says so
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::{Asked, HeadAction, RequestHead, ResponseHead};
+
+/// What an operator has said beside `cache on`, one after another with `;` between them.
+const SETTINGS: &[(&str, &str)] = &[
+    ("none", ""),
+    // of another method, and of the one that is asked for
+    ("row", "cache_method acme_getTrade block=p[1]"),
+    ("own-row", "cache_method eth_getBlockByHash class=immutable"),
+    ("rule", "method deny debug_*"),
+    ("allow", "method allow eth_*"),
+    ("limit", "method limit=100 eth_getBlockByHash"),
+    ("limit-of-another", "method limit=100 eth_getLogs"),
+    ("answer", "max_answer eth_getBlockByHash 1m"),
+    ("answer-of-another", "max_answer eth_getLogs 1m"),
+    ("verify", "verify 0.0001%"),
+];
+
+/// Twenty rows of methods of an operator's.
+const ROWS: usize = 20;
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let (name, calls, times) = (words.next(), words.next(), words.next());
+    let name = name.unwrap_or_default();
+    let settings = match name.as_str() {
+        "rows" => {
+            let row = |n| format!("cache_method acme_method{n} block=p[1]");
+            (0..ROWS).map(row).collect::<Vec<_>>().join(";")
+        }
+        name => {
+            let mut known = SETTINGS.iter().filter(|(known, _)| *known == name);
+            (*known.next().unwrap()).1.to_owned()
+        }
+    };
+    let calls = calls.unwrap().parse().unwrap();
+    let config = config(&settings);
+    store(&config, calls);
+    let body = body(calls);
+    let mut sent = 0;
+    for _ in 0..times.unwrap().parse().unwrap() {
+        sent += hit(&config, black_box(body.as_bytes()));
+    }
+    black_box(sent);
+}
+
+fn config(settings: &str) -> Arc<Config> {
+    let mut directives = Directives::default();
+    let all = "enable on;cache on;cache_namespace main";
+    for line in all
+        .split(';')
+        .chain(settings.split(';'))
+        .filter(|line| !line.is_empty())
+    {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives.set(name, &values).unwrap();
+    }
+    let process = Process::default();
+    process.shared.start(64 << 20, 1 << 20, 1);
+    Arc::new(directives.resolve(process))
+}
+
+fn call(n: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{n},"method":"eth_getBlockByHash","params":["0x{n:064x}",false]}}"#
+    )
+}
+
+fn body(calls: usize) -> String {
+    match calls {
+        1 => call(1),
+        calls => format!("[{}]", (1..=calls).map(call).collect::<Vec<_>>().join(",")),
+    }
+}
+
+fn asked(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields: [(&[u8], &[u8]); 2] = [
+        (b"Content-Type", b"application/json"),
+        (b"Accept-Encoding", b"gzip"),
+    ];
+    let head = RequestHead {
+        method: b"POST",
+        target: b"/",
+        fields: fields.into_iter(),
+    };
+    driver.request_head(head).unwrap();
+    driver.need(BodyLength::Known(body.len() as u64));
+    let asked = Asked {
+        now: 0,
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let step = driver.look_up(Some(body), asked).unwrap();
+    (driver, step)
+}
+
+/// Each of them by itself.
+fn store(config: &Arc<Config>, calls: usize) {
+    for n in 1..=calls {
+        let (mut driver, step) = asked(config, call(n).as_bytes());
+        assert!(matches!(step, Step::Forward));
+        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+        let filler = "0123456789abcdef".repeat(100);
+        let said =
+            format!(r#"{{"jsonrpc":"2.0","id":{n},"result":{{"number":"0x1","x":"{filler}"}}}}"#);
+        driver.tell(|exchange| {
+            let head = ResponseHead {
+                status: 200,
+                content_length: Some(said.len() as u64),
+                fields: fields.into_iter(),
+                delimited: true,
+                unbuffered: false,
+                subrequest: false,
+                coding_allowed: false,
+                host_writes_vary: false,
+                now: 0,
+            };
+            assert_eq!(exchange.response_head(head).unwrap(), HeadAction::Tee);
+            exchange.observe(said.as_bytes()).unwrap();
+            let mut fill = exchange.take_fill().unwrap();
+            fill.build();
+            fill.publish(0);
+        });
+    }
+}
+
+fn hit(config: &Arc<Config>, body: &[u8]) -> usize {
+    let (driver, step) = asked(config, body);
+    assert!(matches!(step, Step::Respond));
+    let exchange = driver.exchange().unwrap();
+    exchange.body().map(<[u8]>::len).sum()
+}
