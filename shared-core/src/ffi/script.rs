@@ -10,7 +10,7 @@ use super::panic::{boundary, give};
 use super::status::{board_of, sszip_board};
 use super::types::{slice_of, sszip_field, sszip_status, sszip_str};
 use crate::bytes::Bytes;
-use crate::cache::link::{purge_request, request_text, Head, Message};
+use crate::cache::link::Head;
 use crate::gzip::inflate::{gunzip, InflateError};
 use crate::gzip::oneshot::{bound, gzip, OneshotError};
 use crate::script::values::What;
@@ -122,7 +122,12 @@ pub unsafe extern "C" fn sszip_kept_get(
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    boundary(|| answer(kept::get(&PROCESS.shared, unsafe { name.bytes() }, now), out))
+    boundary(|| {
+        answer(
+            kept::get(&PROCESS.shared, unsafe { name.bytes() }, now),
+            out,
+        )
+    })
 }
 
 /// Keeps a value for `ttl` milliseconds. `out` is the request to the owner of a store, to
@@ -193,7 +198,10 @@ pub unsafe extern "C" fn sszip_kept_take(
     boundary(|| {
         // SAFETY: the function's contract.
         let (name, said) = unsafe { (name.bytes(), (head.bytes(), body.bytes())) };
-        answer(kept::take(&PROCESS.shared, name, said, generation, now), out)
+        answer(
+            kept::take(&PROCESS.shared, name, said, generation, now),
+            out,
+        )
     })
 }
 
@@ -232,13 +240,8 @@ pub unsafe extern "C" fn sszip_purge_request(
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let body = purge_request(unsafe { query.bytes() }, None).map_err(|bad| bad.to_string());
-        let text = body.and_then(|body| {
-            let text = Message::purge(&body).and_then(request_text);
-            text.ok_or_else(|| kept::Lack::Memory.to_string())
-        });
-        let has_owner = PROCESS.shared.owner().is_some();
-        answer(text.map(|text| has_owner.then_some(text)), out)
+        let query = unsafe { query.bytes() };
+        answer(kept::purge(&PROCESS.shared, query), out)
     })
 }
 

@@ -11,7 +11,8 @@ use crate::bytes::Bytes;
 use crate::cache::class::Class;
 use crate::cache::entry::about::About;
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-use crate::cache::link::{request_text, Head, Message};
+use crate::cache::link::{purge_request, request_text, Head, Message};
+use crate::cache::process::ownership::Owner;
 use crate::cache::process::Shared;
 use crate::cache::scope::named;
 use crate::cache::Key;
@@ -41,6 +42,9 @@ pub enum Lack {
     /// None was given.
     #[error("no memory")]
     Memory,
+    /// It is not there.
+    #[error("the cache's owner can't be asked now")]
+    Down,
     /// It does not say how it goes.
     #[error("the cache's owner does not answer as it should")]
     Owner,
@@ -96,7 +100,7 @@ pub fn set(
     if !hot.insert(key, Arc::clone(&entry)) {
         return Err(Lack::Room);
     }
-    let Some(owner) = shared.owner() else {
+    let Some(owner) = asked(shared)? else {
         return Ok(None);
     };
     let namespace = named(NAMESPACE.as_bytes());
@@ -114,12 +118,35 @@ pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, Lack> {
     let hot = shared.hot().ok_or(Lack::Cache)?;
     let key = key_of(name);
     drop(hot.remove(&key));
-    if shared.owner().is_none() {
+    if asked(shared)?.is_none() {
         return Ok(None);
     }
     let purge = format!("{{\"key\":\"{}\"}}", const_hex::encode(key));
     let text = Message::purge(&purge).and_then(request_text);
     text.map(Some).ok_or(Lack::Memory)
+}
+
+/// The request that purges what `query` says (docs/caching.md, Purging); `None`: there is no
+/// owner.
+///
+/// # Errors
+/// What is wrong with the query, or [`Lack`] as a text.
+pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let body = purge_request(query, None).map_err(|bad| bad.to_string())?;
+    if asked(shared).map_err(|lack| lack.to_string())?.is_none() {
+        return Ok(None);
+    }
+    let text = Message::purge(&body).and_then(request_text);
+    text.map(Some).ok_or_else(|| Lack::Memory.to_string())
+}
+
+/// The owner, if there is one, which is to be asked now: a connection to one that is away is
+/// not tried for each value.
+fn asked(shared: &Shared) -> Result<Option<&dyn Owner>, Lack> {
+    match shared.owner() {
+        Some(owner) if !owner.is_up() => Err(Lack::Down),
+        owner => Ok(owner),
+    }
 }
 
 /// The request that looks a value up with the owner, and the last purge that holds here,
@@ -128,7 +155,7 @@ pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, Lack> {
 /// # Errors
 /// [`Lack`].
 pub fn look_up(shared: &Shared, name: &[u8]) -> Result<Option<(Vec<u8>, u64)>, Lack> {
-    let Some(owner) = shared.owner() else {
+    let Some(owner) = asked(shared)? else {
         return Ok(None);
     };
     let generation = owner.generation();
@@ -157,7 +184,10 @@ pub fn take(
         _ => return Err(Lack::Owner),
     }
     answer.body = Vec::new();
-    answer.body.try_reserve_exact(body.len()).map_err(|_| Lack::Memory)?;
+    answer
+        .body
+        .try_reserve_exact(body.len())
+        .map_err(|_| Lack::Memory)?;
     answer.body.extend_from_slice(body);
     // what is no entry is as good as none
     let entry = answer.entry(now).filter(|entry| !entry.is_unread());
@@ -248,7 +278,8 @@ mod tests {
         let coded = Entry::code(Envelope::none(), &long, gate, Meta::default()).unwrap();
         for (name, entry, value) in [(b"a", entry, &b"value"[..]), (b"b", coded, &long)] {
             let body = Encoded::of(&Arc::new(entry)).unwrap().to_vec();
-            let head = "HTTP/1.1 200 OK\r\nsszip-generation: 7\r\nsszip-fresh: 500\r\nage: 2\r\n\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\nsszip-generation: 7\r\nsszip-fresh: 500\r\nage: 2\r\n\r\n";
             let head = head.replace("age", &format!("content-length: {}\r\nage", body.len()));
             let found = take(&shared, name, (head.as_bytes(), &body), 9, 100);
             assert_eq!(&found.unwrap().unwrap()[..], value);

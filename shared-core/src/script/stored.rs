@@ -11,9 +11,8 @@ use crate::jsonrpc::scan::{check, Kind};
 /// Whether an entry may be given out as it is. What would have to be read first, or
 /// compared with something else, is not worth that here.
 pub(super) fn is_there(shared: &Shared, entry: &Entry) -> bool {
-    let is_changed = || {
-        entry.meta().class == Class::Resource && shared.changes.last() > entry.changes()
-    };
+    let is_changed =
+        || entry.meta().class == Class::Resource && shared.changes.last() > entry.changes();
     !entry.is_unread() && !entry.is_uncompared() && !is_changed()
 }
 
@@ -34,7 +33,9 @@ pub fn get(shared: &Shared, key: &Key, id: &[u8], now: u64) -> Result<Option<Vec
     let Some(entry) = entry else {
         return Ok(None);
     };
-    let body = entry.identity(id.trim_ascii()).and_then(|body| body.try_to_vec());
+    let body = entry
+        .identity(id.trim_ascii())
+        .and_then(|body| body.try_to_vec());
     body.map(Some).ok_or_else(|| Lack::Memory.to_string())
 }
 

@@ -28,12 +28,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use self::channel::{request as request_text, Head};
 use self::channel::{Outgoing, Read, Reader};
 use self::claims::Claims;
 use self::events::Events;
 use self::favours::Favours;
 use self::job::{Job, LookUp};
-pub use self::channel::{request as request_text, Head};
 pub use self::message::{Answer, Lease, Message, NotOurs, Told};
 pub use self::news::News;
 pub use self::purge::{problem, request as purge_request, BadPurge, Said};
