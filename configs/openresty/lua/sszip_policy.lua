@@ -12,7 +12,8 @@ local _M = {}
 
 -- `minute`: calls in a minute, of a batch each one; without it any number.
 -- `methods`: what may be called; a name, or a beginning with a `*`.
--- `fresh`: of these the node is asked, whatever is stored; its answer is stored for others.
+-- `fresh`: of these the node is asked, whatever is stored; its answer is stored for others. In
+--     a batch they are as for anybody else.
 -- `private`: nothing of these keys is looked up or stored.
 local PLANS = {
     free = { minute = 300, methods = { "eth_*", "net_version" } },

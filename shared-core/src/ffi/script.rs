@@ -121,12 +121,10 @@ pub unsafe extern "C" fn sszip_kept_get(
     now: u64,
     out: *mut sszip_str,
 ) -> sszip_status {
-    // SAFETY: the function's contract.
     boundary(|| {
-        answer(
-            kept::get(&PROCESS.shared, unsafe { name.bytes() }, now),
-            out,
-        )
+        // SAFETY: the function's contract.
+        let name = unsafe { name.bytes() };
+        answer(kept::get(&PROCESS.shared, name, now), out)
     })
 }
 
@@ -157,8 +155,11 @@ pub unsafe extern "C" fn sszip_kept_set(
 /// `name` is a valid string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_kept_delete(name: sszip_str, out: *mut sszip_str) -> sszip_status {
-    // SAFETY: the function's contract.
-    boundary(|| answer(kept::delete(&PROCESS.shared, unsafe { name.bytes() }), out))
+    boundary(|| {
+        // SAFETY: the function's contract.
+        let name = unsafe { name.bytes() };
+        answer(kept::delete(&PROCESS.shared, name), out)
+    })
 }
 
 /// The request that looks a value up with the owner, and the `generation` that
