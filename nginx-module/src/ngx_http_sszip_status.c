@@ -95,6 +95,8 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 ngx_uint_t
 ngx_http_sszip_board(sszip_board *board)
 {
+    ngx_http_sszip_main_conf_t  *smcf;
+
     static ngx_str_t  host = ngx_string(NGINX_VER);
 
     smcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
