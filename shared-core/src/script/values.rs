@@ -4,7 +4,7 @@
 use std::ops::Deref;
 
 use crate::ssz::{check as check_ssz, hash_tree_root, select, to_json as json_of, version};
-use crate::ssz::{Error, Fork, Form, Preset, Schema, ToSsz, TypeId};
+use crate::ssz::{Error, Fork, Form, Preset, Problem, Schema, ToSsz, TypeId};
 use crate::transcode::{call, route};
 
 /// Which type, as programs say it. What is empty was not said.
@@ -146,7 +146,10 @@ fn by_version(what: &What<'_>, form: Form, json: &[u8]) -> Result<Vec<u8>, Strin
     if form == Form::Bare {
         return what.found().map(|_| Vec::new());
     }
-    let version = version(json).map_err(said)?;
+    let version = version(json).map_err(|error| match error.problem() {
+        Problem::NoValue => format!("{error}; a value without its answer needs its fork"),
+        _ => said(error),
+    })?;
     let version = version.ok_or("the answer has no version: say which fork")?;
     let fork: Fork = version
         .parse()
@@ -260,7 +263,7 @@ mod tests {
         };
         for (error, why) in [
             (of("Checkpoint", "", "", "value"), "say which fork"),
-            (of("Checkpoint", "", "", ""), "version"),
+            (of("Checkpoint", "", "", ""), "needs its fork"),
             (of("Checkpoint", "frontier", "", ""), "frontier"),
             (of("Checkpoint", "electra", "sepolia", ""), "sepolia"),
             (
@@ -277,7 +280,7 @@ mod tests {
                 of("/eth/v3/validator/blocks/7", "deneb", "", ""),
                 "no one type",
             ),
-            (of("BeaconBlock", "electra", "", ""), "epoch"),
+            (of("BeaconBlock", "electra", "", ""), "neither data"),
         ] {
             assert!(error.contains(why), "{why}: {error}");
         }
