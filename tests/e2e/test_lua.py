@@ -122,12 +122,19 @@ def test_where_there_is_no_request(start_nginx, nginx):
         while not said do ngx.sleep(0.01) end
         return said
     """
-    status, *_, why = outcome(b"boolean 4 true" + lua(nginx, code))
-    assert status is None and b"read" in why
-    init = "sszip = require 'resty.sszip' in_init = show(sszip.status(), sszip.bypass())"
-    other = lua_nginx(start_nginx, "server { listen 127.0.0.1:@port@; sszip on; @lua@ }", init=init)
-    _, nothing, why = outcome(b"boolean 4 true" + lua(other, "return in_init"))[-3:]
-    assert nothing is None and why == b"no request found"
+    status, nothing, why = outcome(b"boolean 4 true" + lua(nginx, code))
+    assert status is None and nothing is None and b"was not read" in why
+    functions = ("status()", "bypass()", "get('a')", "set('a', 'b', 1)", "delete('a')", f"answer('{'0' * 64}')", "purge{ all = true }")
+    init = "sszip = require 'resty.sszip' in_init = {} "
+    init += " ".join(f"table.insert(in_init, show(sszip.{function}))" for function in functions)
+    http = "sszip_cache_path @prefix@/store; server { listen 127.0.0.1:@port@; sszip on; sszip_cache on; @lua@ }"
+    other = lua_nginx(start_nginx, http, init=init)
+    disabled = b"API disabled in the context of init_by_lua*"
+    for number, why in enumerate([b"no request found"] * 2 + [disabled] * 5, 1):
+        assert outcome(b"boolean 4 true" + lua(other, f"return in_init[{number}]")) == [None, why], functions[number - 1]
+    # what was asked then is not remembered
+    other.wait_for(lambda: lua(other, "return sszip.set('a', 'b', 60)") is True, "the store")
+    assert isinstance(lua(other, "return sszip.purge{ all = true }"), int)
 
 
 @pytest.mark.parametrize("phase", ["rewrite", "access"])

@@ -365,6 +365,19 @@ local SET_TIMEOUT = 5000
 local PURGE_TIMEOUT = 15000
 
 
+-- why nothing is there: before a worker has its memory there can't be anything
+local function lack()
+    local err = result()
+    local phase = get_phase()
+
+    if phase == "init" or phase == "init_worker" then
+        return nil, "API disabled in the context of " .. phase .. "_by_lua*"
+    end
+
+    return nil, err
+end
+
+
 --- The value that set() has kept under a key. What this worker has in memory is there at
 -- once; with a store its owner is asked for the rest, where that is possible.
 -- @return a string; nil: there is none; or nil and an error
@@ -380,7 +393,7 @@ function _M.get(key)
     end
 
     if rc ~= FFI_DECLINED then
-        return nil, result()
+        return lack()
     end
 
     if not owner.path() or not owner.may_ask() then
@@ -450,7 +463,7 @@ function _M.set(key, value, ttl)
     end
 
     if rc ~= FFI_OK then
-        return nil, result()
+        return lack()
     end
 
     if not owner.may_ask() then
@@ -494,13 +507,11 @@ function _M.delete(key)
         return true
     end
 
-    local request, err = done(rc)
-    if not request then
-        return nil, err
+    if rc ~= FFI_OK then
+        return lack()
     end
 
-    local answer
-    answer, err = owner.ask(request, PURGE_TIMEOUT)
+    local answer, err = owner.ask(result(), PURGE_TIMEOUT)
 
     if not answer then
         return nil, err
@@ -533,11 +544,15 @@ function _M.answer(key, id)
     point(str2, id)
     local rc = C.ngx_http_sszip_ffi_answer(str1, str2, out)
 
+    if rc == FFI_OK then
+        return result()
+    end
+
     if rc == FFI_DECLINED then
         return nil
     end
 
-    return done(rc)
+    return lack()
 end
 
 

@@ -44,7 +44,8 @@ local path
 
 --- Its socket, as cosockets name it; nil: there is no store.
 function _M.path()
-    if path == nil then
+    -- while a configuration is read the module knows the one before
+    if path == nil and get_phase() ~= "init" then
         if C.ngx_http_sszip_ffi_owner(text) ~= base.FFI_OK then
             path = false
 
