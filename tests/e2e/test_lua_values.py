@@ -1,6 +1,7 @@
 """sszip for Lua (docs/lua.md): values of scripts, in a worker's memory and with a store;
 answers of nodes, and purges."""
 
+import contextlib
 import os
 import signal
 from urllib.parse import quote
@@ -9,6 +10,7 @@ import pytest
 
 from harness.client import fetch
 from harness.lua import heard, lua, lua_nginx, quoted
+from harness.owner import Owner
 from harness.rpc import Node, call
 
 pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
@@ -250,6 +252,19 @@ def test_a_purge_that_is_not_clear(stored, scope, why):
 
 def test_no_purge_without_a_store(alone):
     assert lua(alone, "return sszip.purge{ all = true }")[1].startswith(b"there is no store")
+
+
+def test_a_daemon_that_two_nginx_share(start_nginx):
+    with contextlib.closing(Owner(max_size="64m", memory="32m")) as owner:
+        owner.start()
+        store = SERVERS.replace("@store@", f"sszip_cache_owner unix:{owner.socket};")
+        one, other = (lua_nginx(start_nginx, store) for _ in range(2))
+        ready(one)
+        ready(other)
+        assert lua(one, "return sszip.set('far', 'value', 600)") is True
+        assert lua(other, "return sszip.get('far')") == b"value"
+        assert lua(other, "return sszip.delete('far')") is True
+        assert lua(one, "return sszip.get('far')") is None
 
 
 def test_an_owner_that_does_not_answer(start_nginx):
