@@ -132,7 +132,9 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_ERROR;
     }
 
-    asked.bypass = (rc == NGX_DECLINED);
+    asked.bypass = (rc == NGX_DECLINED
+                    || (ngx_http_sszip_bypass(r)
+                        & NGX_HTTP_SSZIP_BYPASS_LOOK_UP));
 
     asked.now = ngx_http_sszip_now();
     asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
@@ -245,9 +247,8 @@ static ngx_int_t
 ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     sszip_str *body, u_char **copy)
 {
-    size_t        size, len;
+    size_t        len;
     u_char       *p;
-    ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
     *copy = NULL;
@@ -268,11 +269,7 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_OK;
     }
 
-    len = 0;
-
-    for ( /* void */ ; cl; cl = cl->next) {
-        len += ngx_buf_size(cl->buf);
-    }
+    len = ngx_http_sszip_chain_size(cl);
 
     if (!sszip_exchange_take_room(ctx->exchange, len)) {
         return ngx_http_sszip_beginning(r, body);
@@ -285,7 +282,41 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     *copy = p;
 
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+    if (ngx_http_sszip_copy_chain(cl, p) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    body->data = *copy;
+    body->len = len;
+
+    return NGX_OK;
+}
+
+
+size_t
+ngx_http_sszip_chain_size(ngx_chain_t *cl)
+{
+    size_t  size;
+
+    size = 0;
+
+    for ( /* void */ ; cl; cl = cl->next) {
+        size += ngx_buf_size(cl->buf);
+    }
+
+    return size;
+}
+
+
+/* a request's body, wherever it is */
+
+ngx_int_t
+ngx_http_sszip_copy_chain(ngx_chain_t *cl, u_char *p)
+{
+    size_t      size;
+    ngx_buf_t  *b;
+
+    for ( /* void */ ; cl; cl = cl->next) {
         b = cl->buf;
         size = ngx_buf_size(b);
 
@@ -296,14 +327,11 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                    && ngx_read_file(b->file, p, size, b->file_pos)
                       != (ssize_t) size)
         {
-            return NGX_DECLINED;
+            return NGX_ERROR;
         }
 
         p += size;
     }
-
-    body->data = *copy;
-    body->len = len;
 
     return NGX_OK;
 }

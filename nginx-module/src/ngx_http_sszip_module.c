@@ -505,7 +505,8 @@ ngx_http_sszip_init(ngx_conf_t *cf)
     if (smcf->accept_encoding == NGX_ERROR
         || smcf->lengths[0] == NGX_ERROR
         || smcf->lengths[1] == NGX_ERROR
-        || smcf->request_uri == NGX_ERROR)
+        || smcf->request_uri == NGX_ERROR
+        || ngx_http_sszip_index_bypass(cf, smcf) != NGX_OK)
     {
         return NGX_ERROR;
     }

@@ -15,6 +15,10 @@
 #include <sszip.h>
 
 
+/* what Lua asks for */
+#define NGX_HTTP_SSZIP_BYPASS_LOOK_UP  1
+#define NGX_HTTP_SSZIP_BYPASS_STORE    2
+
 /* variables that give the length of a request's body */
 #define NGX_HTTP_SSZIP_LENGTHS  2
 
@@ -25,6 +29,7 @@ typedef struct {
     ngx_int_t                    accept_encoding;  /* index of a variable */
     ngx_int_t                    lengths[NGX_HTTP_SSZIP_LENGTHS];
     ngx_int_t                    request_uri;      /* the same */
+    ngx_int_t                    bypass;           /* ... what Lua has said */
     ngx_array_t                  caching;          /* location confs */
     ngx_shm_zone_t              *zone;             /* of counters, or NULL */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
@@ -139,6 +144,12 @@ void ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_free_exchange(void *data);
 
 ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
+ngx_int_t ngx_http_sszip_index_bypass(ngx_conf_t *cf,
+    ngx_http_sszip_main_conf_t *smcf);
+
+/* what a program has said of this request, wherever it was redirected to */
+ngx_int_t ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t what);
+ngx_uint_t ngx_http_sszip_bypass(ngx_http_request_t *r);
 
 /* as the core reads them; NULL: there is no memory */
 sszip_str *ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n);
@@ -207,6 +218,10 @@ ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
 /* to the exchange; whether that is the end of the body */
 ngx_uint_t ngx_http_sszip_show(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 
+/* what a chain has, and a copy of it, which is as long */
+size_t ngx_http_sszip_chain_size(ngx_chain_t *cl);
+ngx_int_t ngx_http_sszip_copy_chain(ngx_chain_t *cl, u_char *p);
+
 /* nobody is to have it */
 void ngx_http_sszip_drop_body(ngx_chain_t *in);
 
@@ -253,6 +268,7 @@ char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data);
 void ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_count_verified(void);
+ngx_uint_t ngx_http_sszip_board(sszip_board *board);
 
 ngx_int_t ngx_http_sszip_find_owner(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);

@@ -100,6 +100,7 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_sszip_head(r, &head, (u != NULL && u->cleanup != NULL) ? u : NULL);
 
     if (ngx_http_test_predicates(r, slcf->no_cache) != NGX_OK
+        || (ngx_http_sszip_bypass(r) & NGX_HTTP_SSZIP_BYPASS_STORE)
         || head.fields == NULL)
     {
         (void) sszip_exchange_no_store(ctx->exchange);

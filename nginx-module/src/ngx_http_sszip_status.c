@@ -19,7 +19,6 @@
 
 static ngx_int_t ngx_http_sszip_status_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data);
-static ngx_uint_t ngx_http_sszip_board(sszip_board *board);
 
 
 char *
@@ -93,7 +92,7 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 
 /* 0: nobody wants to see it */
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_sszip_board(sszip_board *board)
 {
     ngx_http_sszip_main_conf_t  *smcf;

@@ -9,6 +9,16 @@
 
 static ngx_int_t ngx_http_sszip_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sszip_no_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
+
+/*
+ * A variable, since these survive redirects: a place in the request for what
+ * Lua has said, which no configuration is to use.
+ */
+
+static ngx_str_t  ngx_http_sszip_lua_bypass = ngx_string("sszip_lua_bypass");
 
 
 /* the core names them, and says what they come to */
@@ -26,7 +36,7 @@ ngx_http_sszip_add_variables(ngx_conf_t *cf)
         text = sszip_variable_name(i);
 
         if (text.len == 0) {
-            return NGX_OK;
+            break;
         }
 
         name.data = (u_char *) text.data;
@@ -40,6 +50,75 @@ ngx_http_sszip_add_variables(ngx_conf_t *cf)
         var->get_handler = ngx_http_sszip_variable;
         var->data = i;
     }
+
+    var = ngx_http_add_variable(cf, &ngx_http_sszip_lua_bypass,
+                                NGX_HTTP_VAR_NOHASH);
+    if (var == NULL) {
+        return NGX_ERROR;
+    }
+
+    var->get_handler = ngx_http_sszip_no_variable;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sszip_index_bypass(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
+{
+    smcf->bypass = ngx_http_get_variable_index(cf, &ngx_http_sszip_lua_bypass);
+
+    return (smcf->bypass == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t what)
+{
+    ngx_http_variable_value_t   *v;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    static u_char  known[] = { 0, 1, 2, 3 };
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+
+    if (!smcf->used || r->variables == NULL) {
+        return NGX_DECLINED;
+    }
+
+    v = &r->variables[smcf->bypass];
+
+    v->len = 1;
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+    v->data = &known[what & 3];
+
+    return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_http_sszip_bypass(ngx_http_request_t *r)
+{
+    ngx_http_variable_value_t   *v;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+
+    v = &r->variables[smcf->bypass];
+
+    return (v->valid && v->len == 1) ? *v->data : 0;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_no_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    v->not_found = 1;
+
+    return NGX_OK;
 }
 
 

@@ -752,6 +752,65 @@ typedef struct {
     sszip_str host;
 } sszip_board;
 
+/*
+ Which SSZ type; what is empty was not said.
+ */
+typedef struct {
+    /*
+     As the specs write it; or a method of JSON-RPC, or the path of a route of the
+     Beacon API, for what that gives.
+     */
+    sszip_str name;
+    /*
+     Of which fork.
+     */
+    sszip_str fork;
+    /*
+     Of which preset.
+     */
+    sszip_str preset;
+    /*
+     Of JSON, what it is: "value", "answer" or "auto".
+     */
+    sszip_str form;
+    /*
+     Of SSZ, which part is meant.
+     */
+    sszip_str path;
+} sszip_what;
+
+/*
+ A call of a request. What it points at lies in the request's body.
+ */
+typedef struct {
+    /*
+     The method's name.
+     */
+    sszip_str method;
+    /*
+     The id, raw JSON; NULL `data`: there is none.
+     */
+    sszip_str id;
+    /*
+     The same of the params.
+     */
+    sszip_str params;
+} sszip_call;
+
+/*
+ Something that was counted.
+ */
+typedef struct {
+    /*
+     What it is.
+     */
+    sszip_str name;
+    /*
+     How many.
+     */
+    uint64_t number;
+} sszip_figure;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1532,6 +1591,196 @@ sszip_status sszip_exchange_tell_status(sszip_exchange *exchange,
                                         const sszip_asked *asked,
                                         const sszip_board *board,
                                         sszip_step *step);
+
+/*
+ Frees what this thread was given last.
+ */
+void sszip_given_free(void);
+
+/*
+ The value that a program keeps under a name in this process's memory; NULL `data`:
+ there is none.
+
+ # Safety
+ `name` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_kept_get(sszip_str name,
+                            uint64_t now,
+                            sszip_str *out);
+
+/*
+ Keeps a value for `ttl` milliseconds. `out` is the request to the owner of a store, to
+ be sent as it is, that gives it the value; NULL `data`: there is no owner.
+
+ # Safety
+ `name` and `value` are valid strings; `out` points at memory of its type.
+ */
+sszip_status sszip_kept_set(sszip_str name,
+                            sszip_str value,
+                            uint64_t ttl,
+                            uint64_t now,
+                            sszip_str *out);
+
+/*
+ Forgets a value. `out` is the request to the owner that purges it everywhere; NULL
+ `data`: there is no owner.
+
+ # Safety
+ `name` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_kept_delete(sszip_str name,
+                               sszip_str *out);
+
+/*
+ The request that looks a value up with the owner, and the `generation` that
+ `sszip_kept_take` has to know; NULL `data`: there is no owner.
+
+ # Safety
+ `name` is a valid string; the results point at memory of their type.
+ */
+sszip_status sszip_kept_look_up(sszip_str name,
+                                sszip_str *out,
+                                uint64_t *generation);
+
+/*
+ What the owner has answered to that, head and body: the value, as `sszip_kept_get`
+ gives it.
+
+ # Safety
+ The strings are valid; `out` points at memory of its type.
+ */
+sszip_status sszip_kept_take(sszip_str name,
+                             sszip_str head,
+                             sszip_str body,
+                             uint64_t generation,
+                             uint64_t now,
+                             sszip_str *out);
+
+/*
+ The answer of a node that is stored in this process's memory under `key`, 64 hex digits,
+ to a call under `id`, raw JSON; NULL `data`: there is none.
+
+ # Safety
+ The strings are valid; `out` points at memory of its type.
+ */
+sszip_status sszip_stored_get(sszip_str key,
+                              sszip_str id,
+                              uint64_t now,
+                              sszip_str *out);
+
+/*
+ The request to the owner that purges what `query` says (docs/caching.md, Purging); NULL
+ `data`: there is no owner.
+
+ # Safety
+ `query` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_purge_request(sszip_str query,
+                                 sszip_str *out);
+
+/*
+ The head of an answer of the owner's, up to its empty line: its status, and how many
+ bytes the body has.
+
+ # Safety
+ `head` is a valid string; the results point at memory of their type.
+ */
+sszip_status sszip_owner_head(sszip_str head,
+                              uint16_t *status,
+                              size_t *length);
+
+/*
+ `data` as one gzip member, by a level of 0 to 12.
+
+ # Safety
+ `data` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_gzip(sszip_str data, uint8_t level, sszip_str *out);
+
+/*
+ What gzip members were made of, at most `most` bytes.
+
+ # Safety
+ `data` is a valid string; `out` points at memory of its type.
+ */
+sszip_status sszip_gunzip(sszip_str data, size_t most, sszip_str *out);
+
+/*
+ SSZ of JSON.
+
+ # Safety
+ `what` is NULL or valid with all that it points at, `json` a valid string; `out` points at
+ memory of its type.
+ */
+sszip_status sszip_json_to_ssz(const sszip_what *what,
+                               sszip_str json,
+                               sszip_str *out);
+
+/*
+ JSON of SSZ.
+
+ # Safety
+ As of `sszip_json_to_ssz`.
+ */
+sszip_status sszip_ssz_to_json(const sszip_what *what,
+                               sszip_str ssz,
+                               sszip_str *out);
+
+/*
+ Whether SSZ is a value of the type, by each rule: `out` is empty then.
+
+ # Safety
+ As of `sszip_json_to_ssz`.
+ */
+sszip_status sszip_ssz_check(const sszip_what *what,
+                             sszip_str ssz,
+                             sszip_str *out);
+
+/*
+ The root of SSZ, `0x` and 64 hex digits.
+
+ # Safety
+ As of `sszip_json_to_ssz`.
+ */
+sszip_status sszip_ssz_root(const sszip_what *what,
+                            sszip_str ssz,
+                            sszip_str *out);
+
+/*
+ Memory for a body of `length` bytes, which the host writes there for
+ `sszip_calls_read`; NULL: there is not enough.
+ */
+uint8_t *sszip_calls_room(size_t length);
+
+/*
+ The calls of a request, of whose head these are the fields: at most `most_calls`, in a
+ body of at most `most_bytes`, which is decoded if it is coded. It is anywhere, or in the
+ memory of `sszip_calls_room`; what is given out points at it, or at what was decoded.
+ `out` is where it says why not, in a word.
+
+ # Safety
+ `fields` are `nfields` valid fields, and `body` is a valid string; the results point at
+ memory of their type.
+ */
+sszip_status sszip_calls_read(const sszip_field *fields,
+                              size_t nfields,
+                              sszip_str body,
+                              size_t most_bytes,
+                              size_t most_calls,
+                              const sszip_call **read,
+                              size_t *nread,
+                              bool *is_batch,
+                              sszip_str *out);
+
+/*
+ What the workers of the host have counted.
+
+ # Safety
+ `board` is as of `sszip_exchange_count`; the results point at memory of their type.
+ */
+sszip_status sszip_board_figures(const sszip_board *board,
+                                 const sszip_figure **read,
+                                 size_t *nread);
 
 /*
  The name of the variable `number`, counted from 0. Static; empty for a

@@ -26,6 +26,7 @@
 //! | [`metrics`]   | what is counted of an exchange                        |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
 //! | [`variable`]  | what logs may say of an exchange, in words            |
+//! | [`script`]    | what programs in a host may use: Lua in nginx         |
 //! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
 //! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
 
@@ -51,6 +52,7 @@ pub mod metrics;
 pub mod mode;
 pub mod negotiate;
 mod panics;
+pub mod script;
 pub mod ssz;
 #[cfg(not(target_family = "wasm"))]
 pub mod status;

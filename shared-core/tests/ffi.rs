@@ -29,6 +29,7 @@ fn host() -> &'static Path {
             "plan.c",
             "misuse.c",
             "cache.c",
+            "script.c",
             "run.c",
         ];
         let output = Command::new("gcc")

@@ -22,6 +22,7 @@ fn the_checked_in_header_is_current() {
         "job",
         "link",
         "status",
+        "script",
         "variable",
     ]
     .iter()

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::config::{waiter_of, PROCESS};
 use super::exchange::{give_step, sszip_exchange};
-use super::panic::{borrow_mut, borrow_sized, boundary};
+use super::panic::{borrow_mut, borrow_sized, boundary, sized};
 use super::types::{sszip_asked, sszip_status, sszip_step, sszip_str};
+use crate::cache::process::Process;
 use crate::exchange::Tell;
 use crate::metrics::{gauges, Tally};
 use crate::status::board::Board;
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn sszip_exchange_count(
         }
         if SHOWN.get().is_none_or(|shown| now >= shown + SHOWN_EVERY) {
             SHOWN.set(Some(now));
-            show(exchange, counters, board.worker);
+            show_open(exchange, counters, board.worker);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -117,10 +118,27 @@ pub unsafe extern "C" fn sszip_board_count_verified(board: *const sszip_board) -
     })
 }
 
-fn show(exchange: &sszip_exchange, counters: Board, worker: usize) {
+fn show_open(exchange: &sszip_exchange, counters: Board, worker: usize) {
     if let Some(open) = exchange.driver.exchange() {
-        counters.show(worker, gauges(&open.config().process, 0));
+        show(&open.config().process, counters, worker);
     }
+}
+
+pub(super) fn show(process: &Process, counters: Board, worker: usize) {
+    counters.show(worker, gauges(process, 0));
+}
+
+/// Where it is counted, and by which worker.
+///
+/// # Safety
+/// As of [`sszip_exchange_count`].
+pub(super) unsafe fn board_of(board: *const sszip_board) -> Result<(Board, usize), sszip_status> {
+    // SAFETY: the function's contract.
+    let board = unsafe { sized(board) }?;
+    // SAFETY: the function's contract.
+    let counters = unsafe { numbers(board.memory) }.and_then(Board::of);
+    let counters = counters.ok_or(sszip_status::SSZIP_STATUS_MISUSE)?;
+    Ok((counters, board.worker))
 }
 
 /// Answers a request to see how it all goes, instead of a look-up, and with steps of one.
@@ -147,7 +165,7 @@ pub unsafe extern "C" fn sszip_exchange_tell_status(
         let Some(counters) = unsafe { numbers(board.memory) }.and_then(Board::of) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        show(exchange, counters, board.worker);
+        show_open(exchange, counters, board.worker);
         // SAFETY: the function's contract.
         let told = unsafe {
             exchange.driver.tell_status(&Tell {

@@ -28,6 +28,11 @@ pub enum Format {
     OpenMetrics,
 }
 
+/// Whether a counter is one of many that differ in a word: by mode, reason or method.
+pub(crate) fn is_of_family(name: &str) -> bool {
+    report::split(name).1.is_some()
+}
+
 const PAGE: &str = include_str!("page.html");
 
 impl Format {

@@ -44,9 +44,11 @@ main(int argc, char **argv)
 
     if (getenv("SSZIP_FAULT") == NULL || *getenv("SSZIP_FAULT") == 0) {
         /* what it expects is what happens when nothing fails */
+        check_script_without_cache();
         ok(sszip_plan_start(plan, 1));
         ok(sszip_plan_start(plan, 1));
         check_cache(config);
+        check_script();
     }
 
     run(config, (size_t) atol(argv[1]), (size_t) atol(argv[2]), argv[3],

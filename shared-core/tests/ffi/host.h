@@ -43,10 +43,12 @@ void check_directive_errors(void);
 void check_plan(void);
 
 
-/* misuse.c, cache.c, run.c */
+/* misuse.c, cache.c, script.c, run.c */
 
 void check_misuse(const sszip_config *config);
 void check_cache(const sszip_config *config);
+void check_script_without_cache(void);
+void check_script(void);
 void run(const sszip_config *config, size_t body_length, size_t piece_length,
     const char *accept_encoding, int chunked);
 

@@ -11,7 +11,7 @@ from .client import Connection
 from .nginx import Nginx, free_port
 
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
-NAMES = ("rpc", "keys", "password", "asked", "beacon", "chains", "cdn")
+NAMES = ("rpc", "keys", "password", "asked", "beacon", "chains", "cdn", "plans")
 
 # Nobody knows who has signed it.
 _clients = ssl.create_default_context()
@@ -31,9 +31,9 @@ def certificate(folder):
 
 class Copied:
     """`Copied(certificate, "rpc", nodes={8545: origin.port})`: nginx with these sites, of
-    which each address on this machine is one of `nodes`."""
+    which each address on this machine is one of `nodes`. A path is a site of another folder."""
 
-    def __init__(self, certificate, *sites, nodes, files=None, changes=None, workers=2):
+    def __init__(self, certificate, *sites, nodes, files=None, changes=None, workers=2, main=""):
         chain, key = certificate
         self.tls, self.local = free_port(), free_port()
         ports = {8580: self.local, **nodes}
@@ -56,10 +56,11 @@ class Copied:
             return re.sub(r"127\.0\.0\.1:(?!@)(\d+)", lambda it: f"127.0.0.1:{ports.get(int(it[1]), it[1])}", text)
 
         folder = CONFIGS / "nginx"
-        http = [own(path) for path in (folder / "conf.d/sszip.conf", *(folder / f"sites/{site}.conf" for site in sites))]
+        sites = [folder / f"sites/{site}.conf" if isinstance(site, str) else site for site in sites]
+        http = [own(path) for path in (folder / "conf.d/sszip.conf", *sites)]
         snippets = {f"snippets/{path.name}": own(path).encode() for path in (folder / "snippets").iterdir()}
         files = snippets | {"fullchain.pem": chain, "privkey.pem": key} | (files or {})
-        self.nginx = Nginx("\n".join(http), workers=workers, files=files)
+        self.nginx = Nginx("\n".join(http), workers=workers, files=files, main=main)
 
     def start(self):
         self.nginx.start()

@@ -555,7 +555,7 @@ impl Entry {
     }
 
     /// The payload in identity.
-    pub(super) fn plain(&self) -> Option<Bytes> {
+    pub(crate) fn plain(&self) -> Option<Bytes> {
         let open = match &self.payload {
             Payload::Raw(bytes) => return Some(bytes.clone()),
             Payload::Open(open) => open,

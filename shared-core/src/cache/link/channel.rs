@@ -214,36 +214,21 @@ impl Reader {
 
     /// Whether it is complete.
     fn read_head(&mut self) -> Result<bool, NotOurs> {
-        let mut fields = [httparse::EMPTY_HEADER; 32];
-        let mut head = httparse::Response::new(&mut fields);
-        let end = match head.parse(&self.buffer) {
-            Ok(httparse::Status::Complete(end)) => end,
-            Ok(httparse::Status::Partial) if self.buffer.len() < MAX_HEAD => return Ok(false),
-            _ => return Err(NotOurs),
+        let Some(head) = Head::parse(&self.buffer)? else {
+            return match self.buffer.len() < MAX_HEAD {
+                true => Ok(false),
+                false => Err(NotOurs),
+            };
         };
-        let mut response = Answer {
-            status: head.code.ok_or(NotOurs)?,
-            ..Answer::default()
-        };
-        let mut length = None;
-        for field in head.headers.iter() {
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            if is("content-length") {
-                length = Some(number(field.value)?);
-            } else {
-                response.field(field.name, field.value)?;
-            }
-        }
-        if length.is_none() && response.status == 200 {
+        let Head {
+            end,
+            mut response,
+            length,
+        } = head;
+        let Some(length) = length else {
             self.buffer.drain(..end);
             self.state = Reading::Events;
             return Ok(true);
-        }
-        let length = match response.status {
-            204 => 0,
-            _ => length
-                .and_then(|length| usize::try_from(length).ok())
-                .ok_or(NotOurs)?,
         };
         if length > self.max_body {
             return Err(NotOurs);
@@ -257,6 +242,66 @@ impl Reader {
         response.body = body;
         self.state = Reading::Body { response, length };
         Ok(true)
+    }
+}
+
+/// A message as HTTP/1.1 text, in one piece, for a host that sends it by itself. `None`
+/// when memory is refused.
+pub fn request(message: Message) -> Option<Vec<u8>> {
+    let mut out = Outgoing::default();
+    out.add(message)?;
+    let mut text = Vec::new();
+    text.try_reserve_exact(out.length).ok()?;
+    out.pieces().for_each(|piece| text.extend_from_slice(piece));
+    Some(text)
+}
+
+/// The head of a response.
+#[derive(Debug)]
+pub struct Head {
+    /// Where it ends.
+    end: usize,
+    /// What it says.
+    pub response: Answer,
+    /// How long the body is, in bytes; `None`: it is a stream without an end.
+    pub length: Option<usize>,
+}
+
+impl Head {
+    /// `None`: there is more of it to come.
+    ///
+    /// # Errors
+    /// [`NotOurs`].
+    pub fn parse(text: &[u8]) -> Result<Option<Self>, NotOurs> {
+        let mut fields = [httparse::EMPTY_HEADER; 32];
+        let mut head = httparse::Response::new(&mut fields);
+        let end = match head.parse(text) {
+            Ok(httparse::Status::Complete(end)) => end,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err(NotOurs),
+        };
+        let mut response = Answer {
+            status: head.code.ok_or(NotOurs)?,
+            ..Answer::default()
+        };
+        let mut length = None;
+        for field in head.headers.iter() {
+            match field.name.eq_ignore_ascii_case("content-length") {
+                true => length = Some(number(field.value)?),
+                false => response.field(field.name, field.value)?,
+            }
+        }
+        let length = match (response.status, length) {
+            (204, _) => Some(0),
+            (200, None) => None,
+            (_, None) => return Err(NotOurs),
+            (_, Some(length)) => Some(usize::try_from(length).map_err(|_| NotOurs)?),
+        };
+        Ok(Some(Self {
+            end,
+            response,
+            length,
+        }))
     }
 }
 

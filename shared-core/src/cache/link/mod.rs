@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use self::channel::{request as request_text, Head};
 use self::channel::{Outgoing, Read, Reader};
 use self::claims::Claims;
 use self::events::Events;

@@ -1,0 +1,355 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * What Lua calls over LuaJIT's FFI, by lua/resty/sszip.lua, which nothing else
+ * is to do.  nginx opens modules so that all see their symbols, and Lua looks
+ * for these when it needs them: the order of modules is of no account.
+ *
+ * NGX_OK: it is done; NGX_DECLINED: there is nothing; NGX_ERROR: "out" says
+ * why.  What "out" points at is valid until the next call.
+ */
+
+
+/* what the library has to know: it grows with each change of what is here */
+#define NGX_HTTP_SSZIP_FFI_ABI  1
+
+
+static int ngx_http_sszip_ffi_done(sszip_status status, sszip_str *out);
+static int ngx_http_sszip_ffi_error(sszip_str *out, const char *text);
+
+
+int
+ngx_http_sszip_ffi_abi(void)
+{
+    return NGX_HTTP_SSZIP_FFI_ABI;
+}
+
+
+void
+ngx_http_sszip_ffi_free(void)
+{
+    sszip_given_free();
+}
+
+
+/* the request */
+
+int
+ngx_http_sszip_ffi_variable(ngx_http_request_t *r, const u_char *name,
+    size_t len, sszip_str *out)
+{
+    size_t                 i;
+    sszip_str              known;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    for (i = 0; /* void */ ; i++) {
+
+        known = sszip_variable_name(i);
+
+        if (known.len == 0) {
+            return ngx_http_sszip_ffi_error(out, "no such variable");
+        }
+
+        if (known.len == len && ngx_memcmp(known.data, name, len) == 0) {
+            break;
+        }
+    }
+
+    return ngx_http_sszip_ffi_done(
+               sszip_exchange_variable(ctx ? ctx->exchange : NULL, i, out),
+               out);
+}
+
+
+int
+ngx_http_sszip_ffi_bypass(ngx_http_request_t *r, unsigned int what,
+    sszip_str *out)
+{
+    if (r != r->main || r->connection->fd == (ngx_socket_t) -1) {
+        return ngx_http_sszip_ffi_error(out, "only what clients ask for is "
+                                             "looked up, no subrequest");
+    }
+
+    if (ngx_http_sszip_set_bypass(r, what) != NGX_OK) {
+        return ngx_http_sszip_ffi_error(out, "no directive of sszip is used");
+    }
+
+    return NGX_OK;
+}
+
+
+int
+ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
+    size_t most_calls, const sszip_call **calls, size_t *n, int *batch,
+    sszip_str *out)
+{
+    int           rc;
+    bool          is_batch;
+    size_t        len, nfields;
+    u_char       *p;
+    sszip_str     body;
+    sszip_field  *fields;
+    ngx_chain_t  *cl;
+
+    if (r->request_body == NULL) {
+        return ngx_http_sszip_ffi_error(out, "the request's body was not "
+                                             "read: ngx.req.read_body()");
+    }
+
+    ngx_memzero(&body, sizeof(sszip_str));
+
+    fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL, &nfields);
+    if (fields == NULL) {
+        return ngx_http_sszip_ffi_error(out, "memory");
+    }
+
+    cl = r->request_body->bufs;
+
+    if (cl != NULL && cl->next == NULL && ngx_buf_in_memory(cl->buf)) {
+        body = ngx_http_sszip_piece(cl->buf);
+
+    } else if (cl != NULL) {
+
+        len = ngx_http_sszip_chain_size(cl);
+
+        if (len > most_bytes) {
+            return ngx_http_sszip_ffi_error(out, "length");
+        }
+
+        p = sszip_calls_room(len);
+        if (p == NULL) {
+            return ngx_http_sszip_ffi_error(out, "memory");
+        }
+
+        if (ngx_http_sszip_copy_chain(cl, p) != NGX_OK) {
+            return ngx_http_sszip_ffi_error(out, "the file with the request's "
+                                                 "body can't be read");
+        }
+
+        body.data = p;
+        body.len = len;
+    }
+
+    rc = ngx_http_sszip_ffi_done(sszip_calls_read(fields, nfields, body,
+                                                  most_bytes, most_calls,
+                                                  calls, n, &is_batch, out),
+                                 out);
+
+    if (rc != NGX_ERROR) {
+        *batch = is_batch;
+        return NGX_OK;
+    }
+
+    return rc;
+}
+
+
+/* stored answers, and values of programs */
+
+int
+ngx_http_sszip_ffi_get(const u_char *name, size_t len, sszip_str *out)
+{
+    sszip_str  str;
+
+    str.data = name;
+    str.len = len;
+
+    return ngx_http_sszip_ffi_done(
+               sszip_kept_get(str, ngx_http_sszip_now(), out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_set(const sszip_str *name, const sszip_str *value,
+    uint64_t ttl, sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(
+               sszip_kept_set(*name, *value, ttl, ngx_http_sszip_now(), out),
+               out);
+}
+
+
+int
+ngx_http_sszip_ffi_delete(const sszip_str *name, sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_kept_delete(*name, out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_look_up(const sszip_str *name, sszip_str *out,
+    uint64_t *generation)
+{
+    return ngx_http_sszip_ffi_done(sszip_kept_look_up(*name, out, generation),
+                                   out);
+}
+
+
+int
+ngx_http_sszip_ffi_take(const sszip_str *name, const sszip_str *head,
+    const sszip_str *body, uint64_t generation, sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(
+               sszip_kept_take(*name, *head, *body, generation,
+                               ngx_http_sszip_now(), out),
+               out);
+}
+
+
+int
+ngx_http_sszip_ffi_answer(const sszip_str *key, const sszip_str *id,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(
+               sszip_stored_get(*key, *id, ngx_http_sszip_now(), out), out);
+}
+
+
+/* the cache's owner, whom Lua asks by a socket of its own */
+
+int
+ngx_http_sszip_ffi_owner(sszip_str *out)
+{
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    smcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_sszip_module);
+
+    if (smcf == NULL || smcf->owner == NULL) {
+        return NGX_DECLINED;
+    }
+
+    *out = ngx_http_sszip_str(&smcf->owner->name);
+
+    return NGX_OK;
+}
+
+
+int
+ngx_http_sszip_ffi_owner_head(const sszip_str *head, unsigned int *status,
+    size_t *length)
+{
+    uint16_t  code;
+
+    if (sszip_owner_head(*head, &code, length) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
+
+    *status = code;
+
+    return NGX_OK;
+}
+
+
+int
+ngx_http_sszip_ffi_purge(const sszip_str *query, sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_purge_request(*query, out), out);
+}
+
+
+/* coders */
+
+int
+ngx_http_sszip_ffi_gzip(const sszip_str *data, unsigned int level,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_gzip(*data, ngx_min(level, 255), out),
+                                   out);
+}
+
+
+int
+ngx_http_sszip_ffi_gunzip(const sszip_str *data, size_t most, sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_gunzip(*data, most, out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_json_to_ssz(const sszip_what *what, const sszip_str *json,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_json_to_ssz(what, *json, out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_ssz_to_json(const sszip_what *what, const sszip_str *ssz,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_ssz_to_json(what, *ssz, out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_check(const sszip_what *what, const sszip_str *ssz,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_ssz_check(what, *ssz, out), out);
+}
+
+
+int
+ngx_http_sszip_ffi_root(const sszip_what *what, const sszip_str *ssz,
+    sszip_str *out)
+{
+    return ngx_http_sszip_ffi_done(sszip_ssz_root(what, *ssz, out), out);
+}
+
+
+/* what was counted */
+
+int
+ngx_http_sszip_ffi_stats(const sszip_figure **figures, size_t *n,
+    sszip_str *out)
+{
+    sszip_board  board;
+
+    if (!ngx_http_sszip_board(&board)) {
+        return ngx_http_sszip_ffi_error(out, "nothing is counted: no location "
+                                             "has \"sszip_status on\"");
+    }
+
+    if (sszip_board_figures(&board, figures, n) != SSZIP_STATUS_OK) {
+        return ngx_http_sszip_ffi_error(out, "sszip failed inside");
+    }
+
+    return NGX_OK;
+}
+
+
+static int
+ngx_http_sszip_ffi_done(sszip_status status, sszip_str *out)
+{
+    switch (status) {
+
+    case SSZIP_STATUS_OK:
+        return (out->data == NULL) ? NGX_DECLINED : NGX_OK;
+
+    case SSZIP_STATUS_INVALID:
+        return NGX_ERROR;
+
+    default:
+        return ngx_http_sszip_ffi_error(out, "sszip failed inside");
+    }
+}
+
+
+static int
+ngx_http_sszip_ffi_error(sszip_str *out, const char *text)
+{
+    out->data = (u_char *) text;
+    out->len = ngx_strlen(text);
+
+    return NGX_ERROR;
+}

@@ -1,0 +1,53 @@
+//! What was counted, under flat names.
+
+use crate::metrics::{names, Time, GAUGES};
+use crate::status::board::Board;
+
+/// Each figure with its name: all totals and gauges; of modes, reasons, statuses and
+/// methods those that have been seen.
+pub fn all(board: Board) -> Vec<(String, u64)> {
+    let sums = board.sums();
+    let mut all = vec![("since".to_owned(), sums.since)];
+    let is_total = |name: &str| !crate::status::is_of_family(name);
+    for (name, count) in names().zip(&sums.counters) {
+        match name {
+            Some(name) if *count > 0 || is_total(&name) => all.push((name, *count)),
+            _ => {}
+        }
+    }
+    for (time, times) in Time::ALL.iter().zip(&sums.times) {
+        let name = time.name();
+        all.push((format!("{name}.number"), times.buckets.iter().sum()));
+        all.push((format!("{name}.microseconds"), times.sum));
+    }
+    let gauges = GAUGES.iter().zip(sums.gauges);
+    all.extend(gauges.map(|(name, now)| ((*name).to_owned(), now)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::all;
+    use crate::status::board::Board;
+
+    #[test]
+    fn totals_are_there_and_what_was_never_seen_is_not() {
+        let mut numbers = Vec::new();
+        numbers.resize_with(Board::LENGTH, AtomicU64::default);
+        let board = Board::begin(numbers.leak(), 77).unwrap();
+        let figures = all(board);
+        let of = |wanted: &str| {
+            let found = figures.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, figure)| *figure)
+        };
+        assert_eq!(of("since"), Some(77));
+        for name in ["requests", "cache.hit_bytes", "memory.bytes", "hit.number"] {
+            assert_eq!(of(name), Some(0), "{name}");
+        }
+        for name in ["cache.hit", "rpc.eth_call", "mode.hit"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+}

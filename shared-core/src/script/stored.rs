@@ -1,0 +1,84 @@
+//! Answers of nodes that this process has in memory, by their key.
+
+use super::kept::Lack;
+use crate::cache::class::Class;
+use crate::cache::entry::Entry;
+use crate::cache::process::Shared;
+use crate::cache::Key;
+use crate::jsonrpc::request::MAX_ID;
+use crate::jsonrpc::scan::{check, Kind};
+
+/// Whether an entry may be given out as it is. What would have to be read first, or
+/// compared with something else, is not worth that here.
+pub(super) fn is_there(shared: &Shared, entry: &Entry) -> bool {
+    let is_changed =
+        || entry.meta().class == Class::Resource && shared.changes.last() > entry.changes();
+    !entry.is_unread() && !entry.is_uncompared() && !is_changed()
+}
+
+/// A stored answer in identity: to a call under `id`, raw JSON.
+///
+/// # Errors
+/// What is wrong with the id, or [`Lack`] as a text.
+pub fn get(shared: &Shared, key: &Key, id: &[u8], now: u64) -> Result<Option<Vec<u8>>, String> {
+    let kind = check(id).ok().map(|value| value.kind);
+    if !matches!(kind, Some(Kind::String | Kind::Number | Kind::Null)) || id.len() > MAX_ID {
+        return Err("the id must be a JSON string, number or null of at most 256 bytes".into());
+    }
+    let hot = shared.hot().ok_or_else(|| Lack::Cache.to_string())?;
+    if !shared.may_send(now) {
+        return Ok(None);
+    }
+    let entry = hot.get(key, now).filter(|entry| is_there(shared, entry));
+    let Some(entry) = entry else {
+        return Ok(None);
+    };
+    let body = entry
+        .identity(id.trim_ascii())
+        .and_then(|body| body.try_to_vec());
+    body.map(Some).ok_or_else(|| Lack::Memory.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::get;
+    use crate::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
+    use crate::cache::process::Shared;
+
+    #[test]
+    fn an_answer_is_given_under_the_id_that_is_asked_for() {
+        let shared = Shared::default();
+        shared.start(1 << 20, 1 << 20, 1);
+        let envelope = Envelope {
+            id: IdPlace::BeforeResult,
+            before: b"{\"id\":".as_slice().into(),
+            between: b",\"result\":".as_slice().into(),
+            after: b"}\n".as_slice().into(),
+        };
+        let meta = || Meta {
+            expires_at: 10,
+            ..Meta::default()
+        };
+        let payload = || Payload::Raw(b"true".to_vec().into());
+        let entry = Entry::new(envelope, payload(), meta());
+        shared.hot().unwrap().insert([1; 32], Arc::new(entry));
+        let found = get(&shared, &[1; 32], b" \"a\"", 9).unwrap().unwrap();
+        assert_eq!(found, b"{\"id\":\"a\",\"result\":true}\n");
+        assert_eq!(get(&shared, &[1; 32], b"1", 10), Ok(None));
+        assert_eq!(get(&shared, &[2; 32], b"1", 9), Ok(None));
+        for id in ["{}", "[1]", "true", "", "1,2", &"1".repeat(257)] {
+            assert!(get(&shared, &[1; 32], id.as_bytes(), 9).is_err(), "{id}");
+        }
+        let unread = Entry::new(Envelope::none(), payload(), meta()).unread();
+        shared.hot().unwrap().insert([3; 32], Arc::new(unread));
+        assert_eq!(get(&shared, &[3; 32], b"1", 9), Ok(None));
+        // a resource that was changed since
+        let resource = Entry::new(Envelope::none(), payload(), meta());
+        shared.hot().unwrap().insert([4; 32], Arc::new(resource));
+        assert!(get(&shared, &[4; 32], b"1", 9).unwrap().is_some());
+        shared.changes.add(b"namespace", b"/elsewhere");
+        assert_eq!(get(&shared, &[4; 32], b"1", 9), Ok(None));
+    }
+}

@@ -1,0 +1,169 @@
+/* what programs in a host use */
+
+#include "host.h"
+
+
+static int is(sszip_str text, const char *wanted);
+static void check_kept(void);
+static void check_calls(void);
+static void check_coders(void);
+
+
+static const uint64_t  now = 1000;
+
+
+/* before there is a cache */
+
+void
+check_script_without_cache(void)
+{
+    uint64_t   generation;
+    sszip_str  out;
+
+    check(sszip_kept_get(str("a"), now, &out) == SSZIP_STATUS_INVALID);
+    check(is(out, "nothing is cached here: sszip_cache is on nowhere"));
+    check(sszip_kept_set(str("a"), str("b"), 5, now, &out)
+          == SSZIP_STATUS_INVALID);
+    check(sszip_kept_delete(str("a"), &out) == SSZIP_STATUS_INVALID);
+    ok(sszip_kept_look_up(str("a"), &out, &generation));
+    check(out.data == NULL);
+}
+
+
+void
+check_script(void)
+{
+    sszip_given_free();
+    check_kept();
+    check_calls();
+    check_coders();
+    sszip_given_free();
+    sszip_given_free();
+}
+
+
+static int
+is(sszip_str text, const char *wanted)
+{
+    return text.data != NULL
+           && text.len == strlen(wanted)
+           && memcmp(text.data, wanted, text.len) == 0;
+}
+
+
+static void
+check_kept(void)
+{
+    size_t     length;
+    uint16_t   status;
+    uint64_t   generation;
+    sszip_str  out;
+
+    ok(sszip_kept_get(str("a"), now, &out));
+    check(out.data == NULL);
+
+    /* without an owner there is nothing to send */
+    ok(sszip_kept_set(str("a"), str("value"), 500, now, &out));
+    check(out.data == NULL);
+    ok(sszip_kept_get(str("a"), now + 499, &out));
+    check(is(out, "value"));
+
+    /* what was given out outlives what it was of */
+    ok(sszip_kept_set(none, none, 500, now, &out));
+    ok(sszip_kept_get(none, now, &out));
+    check(out.data != NULL && out.len == 0);
+    ok(sszip_kept_get(str("a"), now + 500, &out));
+    check(out.data == NULL);
+    ok(sszip_kept_delete(str("a"), &out));
+    check(out.data == NULL);
+    ok(sszip_kept_look_up(str("a"), &out, &generation));
+    check(out.data == NULL && generation == 0);
+    check(sszip_kept_take(str("a"), str("no head"), none, 0, now, &out)
+          == SSZIP_STATUS_INVALID);
+    check(sszip_kept_get(str("a"), now, NULL) == SSZIP_STATUS_NULL);
+
+    check(sszip_stored_get(str("12"), str("1"), now, &out)
+          == SSZIP_STATUS_INVALID);
+    check(is(out, "the key must be 64 hexadecimal digits"));
+
+    ok(sszip_purge_request(str("everything"), &out));
+    check(out.data == NULL);
+    check(sszip_purge_request(str("nothing"), &out) == SSZIP_STATUS_INVALID);
+
+    ok(sszip_owner_head(str("HTTP/1.1 409 No\r\ncontent-length: 7\r\n\r\n"),
+                        &status, &length));
+    check(status == 409 && length == 7);
+    check(sszip_owner_head(str("HTTP/1.1 200 OK\r\n\r\n"), &status, &length)
+          == SSZIP_STATUS_INVALID);
+}
+
+
+static void
+check_calls(void)
+{
+    bool               batch;
+    char              *p;
+    size_t             n;
+    sszip_str          body, out;
+    sszip_field        field;
+    const sszip_call  *calls;
+
+    static const char  text[] =
+        "[{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"b\",\"params\":[1]},"
+        "{\"jsonrpc\":\"2.0\",\"method\":\"c\"}]";
+
+    body.len = strlen(text);
+    p = (char *) sszip_calls_room(body.len);
+    check(p != NULL);
+    memcpy(p, text, body.len);
+    body.data = (uint8_t *) p;
+
+    ok(sszip_calls_read(NULL, 0, body, 1000, 10, &calls, &n, &batch, &out));
+    check(n == 2 && batch);
+    check(is(calls[0].method, "b") && is(calls[0].id, "\"a\""));
+    check(is(calls[0].params, "[1]"));
+    check(is(calls[1].method, "c") && calls[1].id.data == NULL);
+    check(calls[1].params.data == NULL);
+
+    check(sszip_calls_read(NULL, 0, body, 1000, 1, &calls, &n, &batch, &out)
+          == SSZIP_STATUS_INVALID);
+    check(is(out, "long-batch"));
+
+    ok(sszip_gzip(str(text), 1, &out));
+    p = malloc(out.len);
+    check(p != NULL);
+    memcpy(p, out.data, out.len);
+    body.data = (uint8_t *) p;
+    body.len = out.len;
+    field.name = str("Content-Encoding");
+    field.value = str("gzip");
+    ok(sszip_calls_read(&field, 1, body, 1000, 10, &calls, &n, &batch, &out));
+    free(p);
+    check(n == 2 && is(calls[1].method, "c"));
+}
+
+
+static void
+check_coders(void)
+{
+    sszip_str   out;
+    sszip_what  what;
+
+    check(sszip_gzip(str("a"), 13, &out) == SSZIP_STATUS_INVALID);
+    check(is(out, "the level must be from 0 to 12"));
+    check(sszip_gunzip(str("a"), 10, &out) == SSZIP_STATUS_INVALID);
+
+    memset(&what, 0, sizeof(what));
+    what.name = str("ByteString");
+    ok(sszip_json_to_ssz(&what, str("{\"result\":\"0x6162\"}"), &out));
+    check(is(out, "ab"));
+    ok(sszip_ssz_to_json(&what, str("ab"), &out));
+    check(is(out, "\"0x6162\""));
+    ok(sszip_ssz_check(&what, str("ab"), &out));
+    check(out.data != NULL && out.len == 0);
+    ok(sszip_ssz_root(&what, str("ab"), &out));
+    check(out.len == 66);
+    what.name = str("\xff");
+    check(sszip_ssz_root(&what, none, &out) == SSZIP_STATUS_INVALID);
+    check(sszip_ssz_root(NULL, none, &out) == SSZIP_STATUS_NULL);
+}

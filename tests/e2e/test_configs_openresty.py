@@ -1,0 +1,149 @@
+"""The configuration for Lua that operators copy (configs/openresty), served by nginx: what
+each plan of it is for is there."""
+
+import gzip
+import json
+import os
+import signal
+
+import pytest
+
+from harness.copied import CONFIGS, Copied, certificate
+from harness.lua import FOLDER, LIBRARY, NAMES
+from harness.rpc import Node, call
+
+pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
+
+KEYS = b"""
+# whose they are, and what they may
+0123abcd free
+free2 free
+456789ef   pro
+index indexer
+test tester
+"""
+RESULT = b'{"hash":"0x%b","x":"%b"}' % (b"ab" * 32, b"0" * 3000)
+BLOCK = call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32))
+MODULES = "".join(f"load_module {FOLDER / name}.so;\n" for name in NAMES)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory, session_origin):
+    changes = {
+        "/etc/nginx/lua/": f"{LIBRARY}/",
+        # Lua opens it, from wherever nginx was started
+        "/etc/nginx/sszip-": "@prefix@/sszip-",
+    }
+    signed = certificate(tmp_path_factory.mktemp("certificate"))
+    site = CONFIGS / "openresty/keys.conf"
+    server = Copied(
+        signed, site, nodes={8545: session_origin.port}, files={"sszip-plans": KEYS}, changes=changes, main=MODULES
+    ).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def node(origin, serving):
+    node = Node({"eth_getBlockByHash": RESULT, "eth_blockNumber": b'"0x10"', "debug_traceTransaction": b"[]", "net_version": b'"1"'})
+    origin.answers(node)
+    yield node
+    serving.nginx.check()
+
+
+def ask(serving, key, body, headers=()):
+    fields = [("X-Api-Key", key)] if key else []
+    return serving.ask("plans", body=body, headers=[*fields, *headers])
+
+
+def error(response):
+    return json.loads(response.decoded)["error"]["code"]
+
+
+def test_nobody_without_a_key(serving, node):
+    for key in (None, "", "nobody", "0123abcd free"):
+        response = ask(serving, key, BLOCK)
+        assert (response.status, error(response)) == (401, -32600), key
+    assert node.count() == 0
+
+
+def test_who_has_a_key_is_answered_from_the_cache(serving, node, origin):
+    before = node.count()
+    for key in ("free2", "456789ef", "free2"):
+        response = ask(serving, key, BLOCK)
+        assert response.status == 200 and json.loads(response.decoded)["result"] == json.loads(RESULT)
+    assert node.count() - before <= 2
+    assert not any(request.header("X-Api-Key") for request in origin.requests)
+
+
+def test_methods_are_of_a_plan(serving, node):
+    trace = call("debug_traceTransaction", '["0x00"]', id='"a"')
+    denied = ask(serving, "free2", trace)
+    assert (denied.status, json.loads(denied.decoded)["id"], error(denied)) == (200, "a", -32601)
+    assert json.loads(ask(serving, "index", trace).decoded)["result"] == []
+    # in a batch, and however it is coded
+    notification = b'{"jsonrpc":"2.0","method":"net_version"}'
+    batch = b"[" + BLOCK + b"," + notification + b"," + trace + b"]"
+    for body, headers in ((batch, ()), (gzip.compress(batch), [("Content-Encoding", "gzip")])):
+        answers = json.loads(ask(serving, "free2", body, headers).decoded)
+        assert [(one["id"], one["error"]["code"]) for one in answers] == [(1, -32601), ("a", -32601)]
+    for key in ("free2", "index"):
+        assert error(ask(serving, key, call("eth_sendTransaction"))) == -32601
+    assert node.count("eth_sendTransaction") == 0
+
+
+@pytest.mark.parametrize(
+    "body, headers, status",
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"eth_call","method":"debug_x"}', (), 400),
+        (b"", (), 400),
+        (BLOCK, [("Content-Encoding", "br")], 415),
+        (b"[" + b" " * (9 << 20) + BLOCK + b"]", (), 413),
+    ],
+    ids=["twice", "empty", "coded", "long"],
+)
+def test_what_can_not_be_read_is_refused(serving, node, body, headers, status):
+    response = ask(serving, "index", body, headers)
+    assert (response.status, error(response)) == (status, -32600)
+
+
+def test_a_batch_counts_call_by_call(serving, node):
+    batch = b"[" + b",".join(call("net_version", id=str(n)) for n in range(100)) + b"]"
+    statuses = [ask(serving, "0123abcd", batch).status for _ in range(8)]
+    # 300 in a minute, or twice that if one began meanwhile
+    assert statuses.count(200) in (3, 4, 5, 6) and statuses[-1] == 429
+    refused = ask(serving, "0123abcd", batch)
+    answers = json.loads(refused.decoded)
+    assert len(answers) == 100 and answers[7]["id"] == 7 and answers[7]["error"]["code"] == -32005
+    assert 0 < int(refused.header("Retry-After")) <= 60
+    # another key is another one
+    assert ask(serving, "free2", BLOCK).status == 200
+    assert ask(serving, "456789ef", batch).status == 200
+
+
+def test_who_gets_a_new_answer(serving, node):
+    number = call("eth_blockNumber")
+    before = node.count("eth_blockNumber")
+    for _ in range(3):
+        assert ask(serving, "index", number).status == 200
+    assert node.count("eth_blockNumber") - before == 3
+    block = call("eth_getBlockByHash", '["0x%s",true]' % ("cd" * 32))
+    before = node.count("eth_getBlockByHash")
+    for _ in range(3):
+        assert ask(serving, "test", block).status == 200
+    # neither looked up nor stored
+    assert node.count("eth_getBlockByHash") - before == 3
+    assert ask(serving, "index", block).status == 200
+    assert node.count("eth_getBlockByHash") - before == 4
+
+
+def test_a_wrong_plan_is_not_put_in_force(serving, node):
+    nginx = serving.nginx
+    plans = nginx.prefix / "sszip-plans"
+    plans.write_bytes(KEYS + b"789 nothing\n")
+    os.kill(nginx.master, signal.SIGHUP)
+    nginx.wait_for(lambda: "not a key and a plan: 789 nothing" in nginx.error_log(), "the mistake to be said")
+    assert ask(serving, "free2", BLOCK).status == 200
+    plans.write_bytes(KEYS + b"789 free\n")
+    nginx.reload()
+    nginx.wait_for(lambda: ask(serving, "789", BLOCK).status == 200, "the new key")

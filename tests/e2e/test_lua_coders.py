@@ -1,0 +1,102 @@
+"""sszip for Lua (docs/lua.md): gzip, and SSZ as the command line has it."""
+
+import gzip
+import hashlib
+import json
+import zlib
+
+import pytest
+
+from harness.lua import lua, lua_nginx, quoted
+
+pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
+
+CONFIG = "sszip on; server { listen 127.0.0.1:@port@; @lua@ }"
+BODIES = {
+    "empty": b"",
+    "text": json.dumps({"number": list(range(500))}).encode(),
+    "binary": bytes(range(256)) * 9,
+}
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    return lua_nginx(start_nginx, CONFIG)
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_gzip_is_gzip(nginx, body):
+    for level in ("", ", 0", ", 1", ", 6", ", 12"):
+        coded = lua(nginx, f"return sszip.gzip({quoted(body)}{level})")
+        assert gzip.decompress(coded) == body
+    assert lua(nginx, f"return sszip.gunzip({quoted(gzip.compress(body))})") == body
+    twice = gzip.compress(body) + gzip.compress(b"and more")
+    assert lua(nginx, f"return sszip.gunzip({quoted(twice)})") == body + b"and more"
+
+
+def test_gzip_of_20_mb(nginx):
+    code = "local long = string.rep('0123456789', 2000000) local coded = sszip.gzip(long) return coded, sszip.gunzip(coded) == long"
+    coded, same = lua(nginx, code)
+    assert same and len(gzip.decompress(coded)) == 20_000_000
+
+
+@pytest.mark.parametrize("level", ["-1", "13", "1.5", "0/0", "math.huge"])
+def test_no_such_level(nginx, level):
+    assert lua(nginx, f"return sszip.gzip('a', {level})") == [None, b"the level must be from 0 to 12"]
+
+
+def test_what_is_no_gzip(nginx):
+    coded = gzip.compress(b"x" * 1000)
+    for data in (b"", b"x", coded[:-1], coded + b"x", zlib.compress(b"x")):
+        assert lua(nginx, f"return sszip.gunzip({quoted(data)})") == [None, b"not gzip, or damaged"]
+    for most, said in (("999", [None, b"longer than it may be"]), ("1000", b"x" * 1000)):
+        assert lua(nginx, f"return sszip.gunzip({quoted(coded)}, {most})") == said
+    for most in ("-1", "0.5", "0/0"):
+        assert lua(nginx, f"return sszip.gunzip('', {most})") == [None, b"max is a whole number of bytes"]
+
+
+CHECKPOINT = b'{"epoch":"7","root":"0x%b"}' % (b"11" * 32)
+SSZ = (7).to_bytes(8, "little") + b"\x11" * 32
+
+
+def test_json_and_ssz(nginx):
+    fork = "{ fork = 'electra' }"
+    assert lua(nginx, f"return sszip.json_to_ssz('Checkpoint', '{CHECKPOINT.decode()}', {fork})") == SSZ
+    assert lua(nginx, f"return sszip.ssz_to_json('Checkpoint', {quoted(SSZ)}, {fork})") == CHECKPOINT
+    assert lua(nginx, f"return sszip.check('Checkpoint', {quoted(SSZ)}, {fork})") is True
+    assert lua(nginx, f"return sszip.ssz_to_json('Checkpoint', {quoted(SSZ)}, {{ fork = 'electra', path = 'epoch' }})") == b'"7"'
+    root = lua(nginx, f"return sszip.root('Checkpoint', {quoted(SSZ)}, {{ fork = 'electra', path = 'root' }})")
+    assert root == b"0x" + b"11" * 32
+    answer = b'{"version":"electra","data":%b}' % CHECKPOINT
+    assert lua(nginx, f"return sszip.json_to_ssz('Checkpoint', '{answer.decode()}')") == SSZ
+    assert lua(nginx, "return sszip.json_to_ssz('eth_getCode', '{\"id\":1,\"result\":\"0x01ff\"}')") == b"\x01\xff"
+    route = "/eth/v1/beacon/states/head/pending_consolidations"
+    value = '{"version":"electra","data":[{"source_index":"1","target_index":"2"}]}'
+    assert lua(nginx, f"return #sszip.json_to_ssz('{route}', '{value}')") == 16
+
+
+def test_a_root_is_that_of_the_specs(nginx):
+    epoch = (7).to_bytes(32, "little")
+    expected = hashlib.sha256(epoch + b"\x11" * 32).hexdigest().encode()
+    assert lua(nginx, f"return sszip.root('Checkpoint', {quoted(SSZ)}, {{ fork = 'fulu' }})") == b"0x" + expected
+
+
+@pytest.mark.parametrize(
+    "expression, why",
+    [
+        ("sszip.json_to_ssz('Checkpoint', '{}', { fork = 'electra' })", b"epoch"),
+        ("sszip.json_to_ssz('Checkpoint', 'x', { fork = 'electra' })", b"byte 0: no JSON"),
+        ("sszip.json_to_ssz('Checkpoint', '{}', { fork = 'frontier' })", b"frontier"),
+        ("sszip.json_to_ssz('Checkpoint', '{}', { fork = 'electra', preset = 'sepolia' })", b"sepolia"),
+        ("sszip.json_to_ssz('Checkpoint', '{}', { fork = 'electra', form = 'text' })", b"none of auto, value and answer"),
+        ("sszip.json_to_ssz('\\255', '{}')", b"not UTF-8"),
+        ("sszip.ssz_to_json('Checkpoint', 'x', { fork = 'electra' })", b""),
+        ("sszip.ssz_to_json('Checkpoint', 'x')", b"say which fork"),
+        ("sszip.check('Checkpoint', 'x', { fork = 'electra' })", b""),
+        ("sszip.root('Nothing', '', { fork = 'electra' })", b"Nothing"),
+        ("sszip.root('/eth/v1/nothing', '', { fork = 'electra' })", b"no route"),
+    ],
+)
+def test_what_is_wrong_is_said(nginx, expression, why):
+    nothing, said = lua(nginx, f"return {expression}")
+    assert nothing is None and why in said and len(said) > 5
