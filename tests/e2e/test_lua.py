@@ -173,6 +173,8 @@ def test_where_it_is_too_late_to_bypass(nginx, node):
         said = asked_in(nginx, phase, "return sszip.bypass()")
         assert said == [None, b"API disabled in the context of " + name + b"_by_lua*"]
     assert lua(nginx, "return sszip.bypass()")[1] == b"API disabled in the context of content_by_lua*"
+    code = "local said ngx.timer.at(0, function() said = show(sszip.bypass()) end) while not said do ngx.sleep(0.01) end return said"
+    assert outcome(b"boolean 4 true" + lua(nginx, code)) == [None, b"API disabled in the context of ngx.timer"]
     assert asked_in(nginx, "access", "return sszip.bypass('all')")[1].startswith(b'there are "look_up"')
 
 

@@ -4,11 +4,14 @@ answers of nodes, and purges."""
 import contextlib
 import os
 import signal
+import socket
+import ssl
 from urllib.parse import quote
 
 import pytest
 
 from harness.client import fetch
+from harness.copied import certificate
 from harness.lua import heard, lua, lua_nginx, quoted
 from harness.owner import Owner
 from harness.rpc import Node, call
@@ -30,6 +33,7 @@ server {
     listen 127.0.0.1:@port@ reuseport;
     @lua@
     location = /phases {
+        set_by_lua_block $set { run 'set' }
         rewrite_by_lua_block { run 'rewrite' }
         access_by_lua_block { run 'access' }
         header_filter_by_lua_block { run 'header' }
@@ -157,9 +161,9 @@ def test_no_cache_no_values(start_nginx):
         assert lua(nginx, f"return {code}") == [None, why], code
 
 
-@pytest.mark.parametrize("phase", ["header", "filter", "log"])
+@pytest.mark.parametrize("phase", ["set", "header", "filter", "log"])
 def test_where_nothing_can_be_waited_for(nginx, phase):
-    name = {"header": b"header_filter", "filter": b"body_filter", "log": b"log"}[phase]
+    name = {"header": b"header_filter", "filter": b"body_filter"}.get(phase, phase.encode())
     disabled = b"API disabled in the context of " + name + b"_by_lua*"
     code = "local set = sszip.set('there', 'value', 60) return set, sszip.get('there'), sszip.get('nowhere')"
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
@@ -180,6 +184,35 @@ def test_phases_that_wait(nginx, phase):
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
     fetch(nginx.port, "/phases", headers=[(f"X-{phase}", quote(code))])
     assert heard(nginx, phase) == [b"value", None]
+
+
+def test_while_tls_begins(start_nginx, tmp_path):
+    """nginx as it is can't wait there: what is in memory has to do."""
+    chain, key = certificate(tmp_path)
+    http = SERVERS.replace("@store@", STORE).replace("@lua@", """
+        @lua@
+        listen 127.0.0.1:@port_tls@ ssl;
+        ssl_certificate @prefix@/chain.pem;
+        ssl_certificate_key @prefix@/key.pem;
+        ssl_client_hello_by_lua_block { begins 'hello' }
+        ssl_certificate_by_lua_block { begins 'certificate' }
+    """)
+    init = """
+        function begins(name)
+            local set = sszip.set(name, 'value', 60)
+            local value = sszip.get(name)
+            ngx.shared.heard:set(name, show(true, set, value, sszip.get('nowhere'), sszip.delete(name)))
+        end
+    """
+    nginx = lua_nginx(start_nginx, http, init=init, files={"chain.pem": chain, "key.pem": key})
+    ready(nginx)
+    client = ssl.create_default_context()
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", nginx.ports["port_tls"])) as plain:
+        client.wrap_socket(plain, server_hostname="example.org").close()
+    for name, phase in (("hello", b"ssl_client_hello"), ("certificate", b"ssl_certificate")):
+        disabled = b"API disabled in the context of " + phase + b"_by_lua*"
+        assert heard(nginx, name) == [True, b"value", None, None, disabled]
 
 
 def test_in_a_timer(nginx):

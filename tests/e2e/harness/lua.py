@@ -49,7 +49,6 @@ SERVER = """
         }
     }
     location = /heard { content_by_lua_block { ngx.print(ngx.shared.heard:get(ngx.var.arg_phase) or '') } }
-    location = /worker { content_by_lua_block { ngx.print(ngx.worker.id()) } }
 """
 
 

@@ -286,7 +286,7 @@ function _M.bypass(which)
 
     local phase = get_phase()
     if phase ~= "rewrite" and phase ~= "access" and phase ~= "server_rewrite" then
-        return nil, "API disabled in the context of " .. phase .. "_by_lua*"
+        return nil, owner.disabled(phase)
     end
 
     if C.ngx_http_sszip_ffi_bypass(r, bits, out) ~= FFI_OK then
@@ -371,7 +371,7 @@ local function lack()
     local phase = get_phase()
 
     if phase == "init" or phase == "init_worker" then
-        return nil, "API disabled in the context of " .. phase .. "_by_lua*"
+        return nil, owner.disabled(phase)
     end
 
     return nil, err

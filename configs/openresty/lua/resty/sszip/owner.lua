@@ -19,16 +19,14 @@ local match = string.match
 local _M = base.new_tab(0, 4)
 
 
--- where cosockets are (lua-nginx-module, "Cosockets Not Available Everywhere")
+-- where cosockets are (lua-nginx-module, "Cosockets Not Available Everywhere"), but for
+-- those of TLS: there only OpenResty's own nginx can wait, others break the connection off
 local YIELDS = {
     rewrite = true,
     server_rewrite = true,
     access = true,
     content = true,
     timer = true,
-    ssl_cert = true,
-    ssl_session_fetch = true,
-    ssl_client_hello = true,
 }
 
 -- it closes connections that have nothing to do for a minute
@@ -58,6 +56,21 @@ function _M.path()
 end
 
 
+--- What is said of a phase in which something can't be called.
+function _M.disabled(phase)
+    local name = phase .. "_by_lua*"
+
+    if phase == "ssl_cert" then
+        name = "ssl_certificate_by_lua*"
+
+    elseif phase == "timer" then
+        name = "ngx.timer"
+    end
+
+    return "API disabled in the context of " .. name
+end
+
+
 --- Whether it can be waited for in this phase; nil and why not.
 function _M.may_ask()
     local phase = get_phase()
@@ -66,7 +79,7 @@ function _M.may_ask()
         return true
     end
 
-    return nil, "API disabled in the context of " .. phase .. "_by_lua*"
+    return nil, _M.disabled(phase)
 end
 
 
