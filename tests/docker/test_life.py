@@ -1,0 +1,102 @@
+"""Containers end, come back and are replaced, under a steady stream of checked requests: no answer
+is ever wrong, and none fails but where its own proxy, or the node that it needs, is away."""
+
+import time
+
+import pytest
+
+from asked import Stream
+from stack import PROXIES, TAG, docker, wait_for
+
+# which proxies are away while a service is
+AWAY = {"cached": (), "nginx": ("nginx",), "envoy": ("envoy", "wasm"), "node": PROXIES}
+
+
+@pytest.fixture(scope="module")
+def stream(stack):
+    with Stream(stack, PROXIES) as one:
+        wait_for("the stream goes on", one.goes_on)
+        yield one
+
+
+def settle(stream, since):
+    """Everything is answered again; what was wrong, or failed for no reason, is said."""
+    wait_for("the stream goes on", lambda: stream.goes_on(since=since))
+
+
+def judge(stream, began, may_fail):
+    wrong = [one for one in stream.outcomes if one.what == "wrong"]
+    assert not wrong, wrong[:3]
+    for proxy in PROXIES:
+        failed = stream.of(proxy, "failed", began)
+        if proxy not in may_fail:
+            assert not failed, failed[:3]
+
+
+@pytest.mark.parametrize("service", AWAY)
+def test_killed(stack, stream, service):
+    began = time.monotonic()
+    stack.kill(service)
+    settle(stream, time.monotonic())
+    judge(stream, began, AWAY[service])
+    # and it is over
+    again = time.monotonic()
+    settle(stream, again)
+    judge(stream, again, ())
+
+
+@pytest.mark.parametrize("service", AWAY)
+def test_stopped_and_started(stack, stream, service):
+    began = time.monotonic()
+    stack.compose("stop", "--timeout", "10", service)
+    # all others go on without it; of the node's absence only what is stored can be told
+    for proxy in PROXIES:
+        if proxy not in AWAY[service]:
+            wait_for(f"{proxy} without {service}", lambda p=proxy, s=time.monotonic(): len(stream.of(p, "right", s)) > 20)
+    if service == "node":
+        # what is not stored fails, and says so
+        for proxy in PROXIES:
+            wait_for(f"{proxy} tells", lambda p=proxy: stream.of(p, "failed", began))
+    stack.up(service)
+    settle(stream, time.monotonic())
+    judge(stream, began, AWAY[service])
+    again = time.monotonic()
+    settle(stream, again)
+    judge(stream, again, ())
+
+
+@pytest.mark.parametrize("service", ["cached", "nginx"])
+def test_upgraded(stack, stream, service):
+    """Another image for one service; the others stay."""
+    image, newer = f"sszip-{service}:{TAG}", f"sszip-{service}:{TAG}-next"
+    docker("build", "--tag", newer, "-", text=f"FROM {image}\nLABEL next=yes\n")
+    others = {name: stack.id(name) for name in AWAY if name != service}
+    began = time.monotonic()
+    try:
+        stack.up("--no-deps", service, TAG=f"{TAG}-next")
+        assert stack.inspect(service)["Config"]["Labels"]["next"] == "yes"
+        assert {name: stack.id(name) for name in others} == others
+        settle(stream, time.monotonic())
+        judge(stream, began, AWAY[service])
+    finally:
+        stack.up("--no-deps", service)
+        docker("image", "rm", newer)
+    settle(stream, time.monotonic())
+
+
+def test_a_node_that_is_made_anew(stack, stream):
+    """It may have another address then, which nginx and Envoy find out."""
+    began = time.monotonic()
+    was = stack.id("node")
+    stack.up("--no-deps", "--force-recreate", "node")
+    assert stack.id("node") != was
+    settle(stream, time.monotonic())
+    again = time.monotonic()
+    settle(stream, again)
+    judge(stream, began, PROXIES)
+
+
+def test_it_was_a_load(stream):
+    """The stream was one, and hits were in it."""
+    for proxy in PROXIES:
+        assert len(stream.of(proxy, "right")) > 200
