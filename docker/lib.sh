@@ -13,7 +13,7 @@ split_url() {
         port=80
         [ "$scheme" = http ] || port=443
     fi
-    [ "$port" -ge 1 ] && [ "$port" -le 65535 ] || die "$1=$2: $port is no port"
+    if [ "$port" -lt 1 ] || [ "$port" -gt 65535 ]; then die "$1=$2: $port is no port"; fi
     case $host in
         localhost | 127.* | "[::1]")
             die "$1=$2: in a container that is the container itself;" \
@@ -26,14 +26,16 @@ split_url() {
     esac
 }
 
-# addresses HOST: all that it has, on one line
+# addresses HOST: all that it has, on one line; no line if there is no such host
 addresses() {
-    getent ahosts "$1" | awk '{ print $1 }' | sort -u | tr '\n' ' '
+    local found
+    found=$(getent ahosts "${1//[\[\]]/}" | awk '{ print $1 }' | sort -u | tr '\n' ' ') || :
+    if [ -n "$found" ]; then echo "$found"; fi
 }
 
 # need_node NAME URL: it has an address. One that does not answer yet may come.
 need_node() {
-    [ -n "$(addresses "${host//[\[\]]/}")" ] ||
+    [ -n "$(addresses "$host")" ] ||
         die "$1=$2: there is no host $host; a service of this network, or host.docker.internal for this machine"
     if ! (exec 3<>"/dev/tcp/${host//[\[\]]/}/$port") 2>/dev/null; then
         say "$1=$2 refuses connections so far: what is not stored gets an error until it does"

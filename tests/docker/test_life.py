@@ -52,7 +52,8 @@ def test_stopped_and_started(stack, stream, service):
     # all others go on without it; of the node's absence only what is stored can be told
     for proxy in PROXIES:
         if proxy not in AWAY[service]:
-            wait_for(f"{proxy} without {service}", lambda p=proxy, s=time.monotonic(): len(stream.of(p, "right", s)) > 20)
+            since = time.monotonic()
+            wait_for(f"{proxy} without {service}", lambda p=proxy, s=since: len(stream.of(p, "right", s)) > 20)
     if service == "node":
         # what is not stored fails, and says so
         for proxy in PROXIES:
