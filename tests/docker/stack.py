@@ -10,6 +10,8 @@ import subprocess
 import time
 import uuid
 
+from asked import fetch
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker"
 OVERRIDES = pathlib.Path(__file__).resolve().parent
@@ -99,6 +101,17 @@ class Stack:
         """Whether it is, and not that which started at `since`."""
         state = self.inspect(service)["State"]
         return state["Running"] and state.get("Health", {}).get("Status") == "healthy" and state["StartedAt"] != since
+
+    def address(self, service):
+        return self.address_of(self.id(service))
+
+    @staticmethod
+    def address_of(container):
+        networks = json.loads(docker("inspect", container).stdout)[0]["NetworkSettings"]["Networks"]
+        return next(iter(networks.values()))["IPAddress"]
+
+    def purge(self):
+        assert fetch(self.local("nginx"), "/sszip_purge?everything", body="").status == 200
 
     def started(self, service):
         return self.inspect(service)["State"]["StartedAt"]

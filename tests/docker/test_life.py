@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from asked import Stream
+from asked import Stream, ask, call
 from stack import PROXIES, TAG, docker, wait_for
 
 # which proxies are away while a service is
@@ -85,16 +85,43 @@ def test_upgraded(stack, stream, service):
     settle(stream, time.monotonic())
 
 
-def test_a_node_that_is_made_anew(stack, stream):
-    """It may have another address then, which nginx and Envoy find out."""
+@pytest.fixture
+def squatter(stack):
+    """Something that has the node's address, and does not listen there."""
+    was = stack.address("node")
+    stack.compose("stop", "--timeout", "10", "node")
+    found = []
+    try:
+        while not found or stack.address_of(found[-1]) != was:
+            assert len(found) < 10, "nobody gets the address"
+            run = docker("run", "--detach", "--network", f"{stack.project}_default", f"sszip-replay-node:{TAG}", "--listen", "127.0.0.1:1545")
+            found.append(run.stdout.strip())
+        yield was
+    finally:
+        docker("rm", "--force", *found)
+
+
+def test_a_node_at_another_address(stack, stream, squatter):
+    """nginx and Envoy find it."""
     began = time.monotonic()
-    was = stack.id("node")
     stack.up("--no-deps", "--force-recreate", "node")
-    assert stack.id("node") != was
+    assert stack.address("node") != squatter
+    asked = call("eth_getBlockByNumber", ["0x14ffff9", False])
+    own = ask(stack.url("node"), asked).json()
+    for proxy in PROXIES:
+        # nobody has asked for that before
+        stack.purge()
+
+        def answered(proxy=proxy):
+            answer = ask(stack.url(proxy), asked)
+            return answer.status == 200 and answer.json() == own
+
+        wait_for(f"{proxy} asks the node", answered)
     settle(stream, time.monotonic())
     again = time.monotonic()
     settle(stream, again)
     judge(stream, began, PROXIES)
+    judge(stream, again, ())
 
 
 def test_it_was_a_load(stream):
