@@ -129,6 +129,6 @@ class Stream:
     def of(self, proxy, what, since=0.0):
         return [one for one in list(self.outcomes) if one.proxy == proxy and one.what == what and one.at >= since]
 
-    def goes_on(self, count=20, since=None):
+    def goes_on(self, count=10, since=None):
         """Whether each proxy has answered so many since then."""
         return all(len(self.of(proxy, "right", since or 0.0)) >= count for proxy in self.proxies)
