@@ -33,6 +33,15 @@ def judge(stream, began, may_fail):
             assert not failed, failed[:3]
 
 
+def test_a_wrong_answer_would_be_seen(stack):
+    asked = call("eth_chainId", [], 7)
+    good = {"jsonrpc": "2.0", "id": 7, "result": "0x1"}
+    url = stack.url("nginx")
+    assert Stream.judge(url, asked, good, "gzip") == ("right",)
+    for other in ({"result": "0x2"}, {"id": 8}, {"id": "7"}):
+        assert Stream.judge(url, asked, good | other, "gzip")[0] == "wrong"
+
+
 @pytest.mark.parametrize("service", AWAY)
 def test_killed(stack, stream, service):
     began = time.monotonic()
@@ -54,10 +63,9 @@ def test_stopped_and_started(stack, stream, service):
         if proxy not in AWAY[service]:
             since = time.monotonic()
             wait_for(f"{proxy} without {service}", lambda p=proxy, s=since: len(stream.of(p, "right", s)) > 20)
-    if service == "node":
-        # what is not stored fails, and says so
-        for proxy in PROXIES:
-            wait_for(f"{proxy} tells", lambda p=proxy: stream.of(p, "failed", began))
+    # who is away is seen to be; while the node is, what is not stored fails, and says so
+    for proxy in AWAY[service]:
+        wait_for(f"{proxy} tells", lambda p=proxy: stream.of(p, "failed", began))
     stack.up(service)
     settle(stream, time.monotonic())
     judge(stream, began, AWAY[service])
