@@ -40,7 +40,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut client, _) = listener.accept().unwrap();
             let mut request = [0; 512];
-            let _ = client.read(&mut request).unwrap();
+            assert!(client.read(&mut request).unwrap() > 0);
             client.write_all(answer.as_bytes()).unwrap();
         });
         let status = status(&path);
