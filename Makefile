@@ -17,7 +17,8 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run test check unit ssz e2e fuzz races bench clean \
-	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan faults examples ssz-peers \
+	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker docker-test faults \
+	examples ssz-peers \
 	nginx-tests nginx-tests-there
 
 help: ## what can be made (this list)
@@ -80,7 +81,7 @@ ssz: setup ssz-peers examples ## SSZ against the specifications, Lodestar and ty
 ssz-peers: setup ## ... SSZ beside typed crates only
 	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
 
-e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan
+e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan; docker
 
 # $(call pytest,NGINX,MODULE,FLAVOUR,MARKS): tests/README.md says which run where
 pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
@@ -119,6 +120,14 @@ e2e-asan: setup build faults examples ## ... nginx 1.28 with AddressSanitizer on
 	@scripts/build-nginx-module 1.28-asan
 	@scripts/build-nginx-module 1.28-asan --faults
 	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan,'not once')
+
+e2e-docker: setup build ## ... the stack in Docker only, of build/; where an engine can be started
+	@scripts/setup docker
+	@scripts/docker-test --prebuilt --if-possible
+
+docker-test: ## builds the images of docker/ from source, runs the stack, kills and upgrades it
+	@scripts/setup docker
+	@scripts/docker-test
 
 # The core that panics and fails when a test says so.
 faults: setup

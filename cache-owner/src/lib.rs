@@ -20,10 +20,12 @@
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
 //! | [`coder`]     | what goes to the disk is made smaller          |
+//! | [`asked`]   | what a daemon that runs says of itself         |
 //! | [`follow`]    | what became of the chains of nodes             |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
+pub mod asked;
 pub mod bodies;
 pub mod clock;
 pub mod coder;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
+use sszip_owner::asked;
 use sszip_owner::config::Config;
 use sszip_owner::log::{Level, Log};
 use sszip_owner::open::store;
@@ -26,6 +27,11 @@ struct Args {
     /// Say whether the configuration is good, and exit
     #[arg(long)]
     check: bool,
+
+    /// Ask the daemon that runs with this configuration how it goes, print that (JSON), and exit:
+    /// with 0 if it answers
+    #[arg(long, conflicts_with = "check")]
+    status: bool,
 }
 
 fn main() -> ExitCode {
@@ -40,6 +46,19 @@ fn main() -> ExitCode {
     if args.check {
         say(&format!("{}: good", args.config.display()));
         return ExitCode::SUCCESS;
+    }
+    if args.status {
+        return match asked::status(&config.socket) {
+            Ok(status) => {
+                // nobody may be reading
+                let _ = writeln!(std::io::stdout(), "{status}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                say(&format!("{}: {error}", config.socket.display()));
+                ExitCode::FAILURE
+            }
+        };
     }
     match run(&config) {
         Ok(()) => ExitCode::SUCCESS,

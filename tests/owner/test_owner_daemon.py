@@ -1,5 +1,6 @@
 """The daemon itself: its socket, its limits, its command line."""
 
+import json
 import os
 import pwd
 import signal
@@ -151,6 +152,16 @@ def test_the_command_line(tmp_path):
         assert ran.returncode == 2
         assert f"{daemon.config}:3: unknown field `memmory`, expected one of" in ran.stderr
     assert run("--check", tmp_path / "none").returncode == 2
+
+
+def test_it_is_asked_how_it_goes(start_daemon):
+    owner = start_daemon()
+    ran = run("--status", owner.config)
+    assert ran.returncode == 0 and json.loads(ran.stdout)["pid"] == owner.process.pid
+    owner.stop()
+    ran = run("--status", owner.config)
+    assert ran.returncode == 1 and f"{owner.socket}: No such file" in ran.stderr
+    assert run("--check", "--status", owner.config).returncode == 2
 
 
 def test_it_ends_when_it_can_not_listen(tmp_path):

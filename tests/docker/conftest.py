@@ -1,0 +1,15 @@
+"""One stack for all tests; it is down at their end."""
+
+import pytest
+
+from stack import Stack
+
+
+@pytest.fixture(scope="session")
+def stack():
+    one = Stack("node.yml")
+    try:
+        one.up()
+        yield one
+    finally:
+        one.down()

@@ -1,0 +1,128 @@
+"""The stack of docker/docker-compose.yml, under a name and on ports of its own."""
+
+import json
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+import time
+import uuid
+
+from asked import fetch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docker"
+OVERRIDES = pathlib.Path(__file__).resolve().parent
+COMPOSE = shlex.split(os.environ.get("SSZIP_COMPOSE", "docker compose"))
+TAG = os.environ.get("TAG", "local")
+# for what ends by itself: until then it is not there yet, after it something is wrong
+LIMIT = 120
+PROXIES = ("nginx", "envoy", "wasm")
+PORTS = {"node": "NODE_PORT", "nginx": "NGINX_PORT", "envoy": "ENVOY_PORT", "wasm": "WASM_PORT"}
+LOCAL = {"nginx": "NGINX_STATUS_PORT", "envoy": "ENVOY_STATUS_PORT", "prometheus": "PROMETHEUS_PORT"}
+
+
+def docker(*arguments, check=True, text=None):
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, input=text, timeout=LIMIT, check=False)
+    if check and done.returncode:
+        raise AssertionError(f"docker {' '.join(arguments)}: {done.stderr or done.stdout}")
+    return done
+
+
+def free_ports(count):
+    """Ports that nobody listens on; all of them are held until the last one is known."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def wait_for(what, condition, seconds=LIMIT):
+    """What `condition` comes to, once that is something."""
+    end = time.monotonic() + seconds
+    while True:
+        if value := condition():
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.1)
+
+
+class Stack:
+    """One project."""
+
+    def __init__(self, *overrides, **environment):
+        names = [*PORTS.values(), *LOCAL.values()]
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.project = f"sszip-test-{uuid.uuid4().hex[:8]}"
+        self.files = [FOLDER / "docker-compose.yml", *(OVERRIDES / name for name in overrides)]
+        # nothing of the machine's own settings
+        self.environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "DOCKER_HOST")}
+        self.environment |= {name: str(port) for name, port in self.ports.items()}
+        self.environment |= {"TAG": TAG, "COMPOSE_PROFILES": "replay", **environment}
+
+    def compose(self, *arguments, check=True, seconds=LIMIT, **environment):
+        command = [*COMPOSE, "--project-name", self.project]
+        for file in self.files:
+            command += ["--file", str(file)]
+        done = subprocess.run(
+            [*command, *arguments], env=self.environment | environment, capture_output=True, text=True,
+            timeout=seconds, check=False, cwd=FOLDER, stdin=subprocess.DEVNULL,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"compose {' '.join(arguments)}: {done.stderr or done.stdout}\n{self.said()}")
+        return done
+
+    def said(self):
+        return self.compose("logs", "--no-color", "--tail", "40", check=False).stdout
+
+    def up(self, *services, **environment):
+        self.compose("up", "--detach", "--no-build", "--wait", "--wait-timeout", str(LIMIT), *services, seconds=2 * LIMIT, **environment)
+
+    def down(self):
+        self.compose("down", "--volumes", "--timeout", "5", check=False)
+
+    def url(self, which):
+        return f"http://127.0.0.1:{self.ports[PORTS[which]]}"
+
+    def local(self, which):
+        return f"http://127.0.0.1:{self.ports[LOCAL[which]]}"
+
+    def id(self, service):
+        return self.compose("ps", "--all", "--quiet", service).stdout.split()[-1]
+
+    def inspect(self, service):
+        return json.loads(docker("inspect", self.id(service)).stdout)[0]
+
+    def is_healthy(self, service, since=None):
+        """Whether it is, and not that which started at `since`."""
+        state = self.inspect(service)["State"]
+        return state["Running"] and state.get("Health", {}).get("Status") == "healthy" and state["StartedAt"] != since
+
+    def address(self, service):
+        return self.address_of(self.id(service))
+
+    @staticmethod
+    def address_of(container):
+        networks = json.loads(docker("inspect", container).stdout)[0]["NetworkSettings"]["Networks"]
+        return next(iter(networks.values()))["IPAddress"]
+
+    def purge(self):
+        assert fetch(self.local("nginx"), "/sszip_purge?everything", body="").status == 200
+
+    def started(self, service):
+        return self.inspect(service)["State"]["StartedAt"]
+
+    def kill(self, service):
+        """Kills its first process, as the kernel does that has no memory left."""
+        state = self.inspect(service)["State"]
+        try:
+            os.kill(state["Pid"], signal.SIGKILL)
+        except PermissionError:
+            # nor may it be done from inside; an engine does not start again what it was told to kill
+            docker("kill", self.id(service))
+            docker("start", self.id(service))
+        wait_for(f"{service} is back", lambda: self.is_healthy(service, state["StartedAt"]))

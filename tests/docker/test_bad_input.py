@@ -1,0 +1,119 @@
+"""What goes wrong says what to do."""
+
+import os
+import subprocess
+
+import pytest
+
+from asked import ask, call, fetch
+from stack import PROXIES, ROOT, TAG, Stack, docker, wait_for
+
+RUN = ("run", "--rm", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
+
+
+@pytest.mark.parametrize("image", ["nginx", "envoy"])
+@pytest.mark.parametrize(
+    "url, said",
+    [
+        ("node:8545", "is not http://HOST[:PORT][/PATH]"),
+        ("http://node:8545/?key=1", "is not http://HOST[:PORT][/PATH]"),
+        ("http://node:99999", "99999 is no port"),
+        ("http://127.0.0.1:8545", "http://host.docker.internal:8545"),
+        ("http://nowhere.invalid:8545", "there is no host nowhere.invalid"),
+        ("http://a|b;c:8545", "characters that are none of a URL"),
+    ],
+)
+def test_a_wrong_node_url(image, url, said):
+    done = docker(*RUN, "--network", "none", "--env", f"NODE_URL={url}", f"sszip-{image}:{TAG}", check=False)
+    assert done.returncode != 0
+    assert f"NODE_URL={url}" in done.stderr and said in done.stderr
+
+
+def test_a_wrong_head_url():
+    done = docker(*RUN, "--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545", "--env", "HEAD_URL=x", f"sszip-cached:{TAG}", check=False)
+    assert done.returncode != 0 and "HEAD_URL=x is not http://HOST" in done.stderr
+
+
+def test_a_wrong_setting_of_the_daemon():
+    done = docker(*RUN, "--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545", "--env", "CACHE_SIZE=10x", f"sszip-cached:{TAG}", check=False)
+    assert done.returncode != 0 and "10x" in done.stderr and "expected" in done.stderr
+
+
+@pytest.mark.parametrize("folder", ["/var/cache/sszip", "/run/sszip"])
+def test_a_folder_of_somebody_else(folder):
+    others = {"/run/sszip": "uid=10545", "/var/cache/sszip": "uid=10545"} | {folder: "uid=0,mode=0755"}
+    mounts = [each for path, options in others.items() for each in ("--tmpfs", f"{path}:{options}")]
+    done = docker(*RUN, *mounts, f"sszip-cached:{TAG}", check=False)
+    assert done.returncode != 0
+    assert f"{folder} can't be written by uid 10545: chown -R 10545:10545" in done.stderr
+
+
+def test_a_report_that_can_not_be_written(stack):
+    done = stack.compose("run", "--rm", "--no-deps", "loadtest", check=False, LOADTEST_USER="12345:12345")
+    assert done.returncode != 0
+    assert "can't be written as uid 12345" in done.stderr and "LOADTEST_USER=$(id -u):$(id -g)" in done.stderr
+
+
+def test_a_port_that_is_taken(stack):
+    second = Stack(NGINX_PORT=str(stack.ports["NGINX_PORT"]))
+    try:
+        done = second.compose("up", "--detach", "--no-build", "--no-deps", "nginx", check=False)
+        assert done.returncode != 0
+        assert f"127.0.0.1:{stack.ports['NGINX_PORT']}" in done.stderr and "already allocated" in done.stderr
+    finally:
+        second.down()
+
+
+def test_no_engine(tmp_path):
+    environment = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none"}
+    for arguments, status, said in (([], 1, "no engine"), (["--if-possible"], 0, "not run")):
+        done = subprocess.run([ROOT / "scripts/docker-test", *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status
+        assert said in done.stdout + done.stderr and f"DOCKER_HOST=unix://{tmp_path}/none" in done.stderr
+
+
+def test_two_stacks_and_a_full_disk(stack):
+    """The second has other ports, a chain that is followed, and little room for its store."""
+    second = Stack("node.yml", "second.yml", HEAD_URL="http://node:9545")
+    newest = call("eth_getBlockByNumber", ["latest", True])
+
+    def answers():
+        for proxy in PROXIES:
+            for coding in ("gzip", "identity", "gzip"):
+                assert ask(second.url(proxy), newest, coding).json() == ask(second.url("node"), newest).json()
+
+    try:
+        second.up("node", "cached", "nginx", "envoy")
+        chain = wait_for("the chain is followed", lambda: followed(second))
+        assert chain["name"] == "mainnet"
+        answers()
+        # and the first one's answers are its own
+        head = call("eth_blockNumber", [])
+        assert ask(stack.url("nginx"), head).json() == ask(stack.url("node"), head).json()
+
+        fill = "cat /dev/zero >/var/cache/sszip/fill"
+        assert "No space left" in second.compose("exec", "-T", "cached", "bash", "-c", fill, check=False).stderr
+        answers()
+        # what can't be written down is said; it holds all the same
+        purge = fetch(second.local("nginx"), "/sszip_purge?everything", body="")
+        assert purge.status == 507, purge.body
+        answers()
+    finally:
+        second.down()
+
+
+def test_a_disk_without_any_room():
+    """The daemon says so, and waits."""
+    folders = ("--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545,size=64k")
+    one = docker(*RUN, "--detach", *folders, f"sszip-cached:{TAG}").stdout.strip()
+    try:
+        wait_for("it says why", lambda: "No space left on device" in docker("logs", one).stderr)
+        assert docker("exec", one, "sszip-cached", "--status", "/tmp/cached.toml", check=False).returncode == 1
+    finally:
+        docker("stop", "--time", "5", one)
+
+
+def followed(stack):
+    answer = fetch(stack.local("nginx"), "/sszip_owner?format=json")
+    chains = answer.json()["chains"] if answer.status == 200 else []
+    return next((chain for chain in chains if chain["state"] == "following"), None)

@@ -1,0 +1,44 @@
+"""The file for eth-docker, beside services of the names that its own files have."""
+
+import json
+
+import yaml
+
+from asked import ask, call, fetch
+from stack import LIMIT, OVERRIDES, ROOT, TAG, Stack, docker, free_ports, wait_for
+
+FILE = ROOT / "docker/eth-docker/sszip.yml"
+
+
+def labels(service):
+    return dict(each.split("=", 1) for each in yaml.safe_load(FILE.read_text())["services"][service]["labels"])
+
+
+def test_it_goes_before_eth_dockers_nodes():
+    (port,) = free_ports(1)
+    one = Stack(SSZIP_TAG=TAG, SSZIP_PORT=str(port), NETWORK="hoodi", DOMAIN="example.org", COMPOSE_PROFILES="")
+    one.files = [FILE, OVERRIDES / "eth-docker.yml"]
+    url = f"http://127.0.0.1:{port}"
+    try:
+        one.up("execution", "consensus")
+        one.up("sszip", "sszip-cached")
+        block = ask(url, call("eth_getBlockByNumber", ["latest", True], "x"), "gzip").json()
+        assert block["id"] == "x" and block["result"]["number"].startswith("0x")
+        wait_for("a hit", lambda: "; hit" in ask(url, call("eth_chainId", [])).fields["cache-status"], 30)
+        # the Beacon API is the other one's, and as SSZ as well
+        beacon = fetch(url, "/eth/v2/beacon/blocks/head", Accept="application/octet-stream")
+        assert beacon.fields["content-type"] == "application/octet-stream"
+        assert fetch(url, "/eth/v1/node/version").json()["data"]["version"]
+        # its node is followed, under the network's name
+        status = json.loads(one.compose("exec", "-T", "sszip-cached", "sszip-cached", "--status", "/tmp/cached.toml").stdout)
+        assert {chain["name"] for chain in status["chains"]} == {"hoodi", "hoodi-beacon"}
+        # what its Prometheus and its traefik are told
+        told = labels("sszip")
+        metrics = one.compose("exec", "-T", "sszip", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{told['metrics.port']}; "
+                              f"printf 'GET {told['metrics.path']} HTTP/1.0\\r\\n\\r\\n' >&3; timeout {LIMIT} cat <&3").stdout
+        assert "sszip_requests_total" in metrics
+        found = json.loads(docker("inspect", one.id("sszip")).stdout)[0]["Config"]["Labels"]
+        assert found["traefik.http.routers.sszip.rule"] == "Host(`sszip.example.org`)"
+        assert found["metrics.network"] == "hoodi"
+    finally:
+        one.down()

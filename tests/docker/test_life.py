@@ -1,0 +1,138 @@
+"""Containers end, come back and are replaced, under a steady stream of checked requests: no answer
+is ever wrong, and none fails but where its own proxy, or the node that it needs, is away."""
+
+import time
+
+import pytest
+
+from asked import Stream, ask, call
+from stack import PROXIES, TAG, docker, wait_for
+
+# which proxies are away while a service is
+AWAY = {"cached": (), "nginx": ("nginx",), "envoy": ("envoy", "wasm"), "node": PROXIES}
+
+
+@pytest.fixture(scope="module")
+def stream(stack):
+    with Stream(stack, PROXIES) as one:
+        wait_for("the stream goes on", one.goes_on)
+        yield one
+
+
+def settle(stream, since):
+    """Everything is answered again; what was wrong, or failed for no reason, is said."""
+    wait_for("the stream goes on", lambda: stream.goes_on(since=since))
+
+
+def judge(stream, began, may_fail):
+    wrong = [one for one in stream.outcomes if one.what == "wrong"]
+    assert not wrong, wrong[:3]
+    for proxy in PROXIES:
+        failed = stream.of(proxy, "failed", began)
+        if proxy not in may_fail:
+            assert not failed, failed[:3]
+
+
+def test_a_wrong_answer_would_be_seen(stack):
+    asked = call("eth_chainId", [], 7)
+    good = {"jsonrpc": "2.0", "id": 7, "result": "0x1"}
+    url = stack.url("nginx")
+    assert Stream.judge(url, asked, good, "gzip") == ("right",)
+    for other in ({"result": "0x2"}, {"id": 8}, {"id": "7"}):
+        assert Stream.judge(url, asked, good | other, "gzip")[0] == "wrong"
+
+
+@pytest.mark.parametrize("service", AWAY)
+def test_killed(stack, stream, service):
+    began = time.monotonic()
+    stack.kill(service)
+    settle(stream, time.monotonic())
+    judge(stream, began, AWAY[service])
+    # and it is over
+    again = time.monotonic()
+    settle(stream, again)
+    judge(stream, again, ())
+
+
+@pytest.mark.parametrize("service", AWAY)
+def test_stopped_and_started(stack, stream, service):
+    began = time.monotonic()
+    stack.compose("stop", "--timeout", "10", service)
+    # all others go on without it; of the node's absence only what is stored can be told
+    for proxy in PROXIES:
+        if proxy not in AWAY[service]:
+            since = time.monotonic()
+            wait_for(f"{proxy} without {service}", lambda p=proxy, s=since: len(stream.of(p, "right", s)) > 20)
+    # who is away is seen to be; while the node is, what is not stored fails, and says so
+    for proxy in AWAY[service]:
+        wait_for(f"{proxy} tells", lambda p=proxy: stream.of(p, "failed", began))
+    stack.up(service)
+    settle(stream, time.monotonic())
+    judge(stream, began, AWAY[service])
+    again = time.monotonic()
+    settle(stream, again)
+    judge(stream, again, ())
+
+
+@pytest.mark.parametrize("service", ["cached", "nginx"])
+def test_upgraded(stack, stream, service):
+    """Another image for one service; the others stay."""
+    image, newer = f"sszip-{service}:{TAG}", f"sszip-{service}:{TAG}-next"
+    docker("build", "--tag", newer, "-", text=f"FROM {image}\nLABEL next=yes\n")
+    others = {name: stack.id(name) for name in AWAY if name != service}
+    began = time.monotonic()
+    try:
+        stack.up("--no-deps", service, TAG=f"{TAG}-next")
+        assert stack.inspect(service)["Config"]["Labels"]["next"] == "yes"
+        assert {name: stack.id(name) for name in others} == others
+        settle(stream, time.monotonic())
+        judge(stream, began, AWAY[service])
+    finally:
+        stack.up("--no-deps", service)
+        docker("image", "rm", newer)
+    settle(stream, time.monotonic())
+
+
+@pytest.fixture
+def squatter(stack):
+    """Something that has the node's address, and does not listen there."""
+    was = stack.address("node")
+    stack.compose("stop", "--timeout", "10", "node")
+    found = []
+    try:
+        while not found or stack.address_of(found[-1]) != was:
+            assert len(found) < 10, "nobody gets the address"
+            run = docker("run", "--detach", "--network", f"{stack.project}_default", f"sszip-replay-node:{TAG}", "--listen", "127.0.0.1:1545")
+            found.append(run.stdout.strip())
+        yield was
+    finally:
+        docker("rm", "--force", *found)
+
+
+def test_a_node_at_another_address(stack, stream, squatter):
+    """nginx and Envoy find it."""
+    began = time.monotonic()
+    stack.up("--no-deps", "--force-recreate", "node")
+    assert stack.address("node") != squatter
+    asked = call("eth_getBlockByNumber", ["0x14ffff9", False])
+    own = ask(stack.url("node"), asked).json()
+    for proxy in PROXIES:
+        # nobody has asked for that before
+        stack.purge()
+
+        def answered(proxy=proxy):
+            answer = ask(stack.url(proxy), asked)
+            return answer.status == 200 and answer.json() == own
+
+        wait_for(f"{proxy} asks the node", answered)
+    settle(stream, time.monotonic())
+    again = time.monotonic()
+    settle(stream, again)
+    judge(stream, began, PROXIES)
+    judge(stream, again, ())
+
+
+def test_it_was_a_load(stream):
+    """The stream was one, and hits were in it."""
+    for proxy in PROXIES:
+        assert len(stream.of(proxy, "right")) > 200
