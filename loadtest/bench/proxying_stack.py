@@ -191,8 +191,9 @@ class Envoy:
         self.port, self.admin = free_port(), free_port()
         prefix = self.prefix = work / f"envoy-{slug(row.name)}-{self.port}"
         prefix.mkdir(parents=True)
-        shutil.copy(MODULE, prefix / "libsszip_envoy.so")
-        (prefix / "libsszip_owner.so").symlink_to(MODULE.with_name("libsszip_owner.so"))
+        if "sszip_envoy" in row.filters:
+            shutil.copy(MODULE, prefix / "libsszip_envoy.so")
+            (prefix / "libsszip_owner.so").symlink_to(MODULE.with_name("libsszip_owner.so"))
         self.socket = prefix / "envoy.sock"
         listens = (self.port, self.socket)
         text = json.dumps(configuration(row, listens, self.admin, node))

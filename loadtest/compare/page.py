@@ -31,7 +31,7 @@ th, td { text-align: right; padding: 4px 9px; border-bottom: 1px solid var(--lin
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--bg);
   white-space: normal; min-width: 104px; }
-td.text { text-align: left; white-space: normal; min-width: 160px; }
+th.text, td.text { text-align: left; white-space: normal; min-width: 104px; }
 tr.ours td { font-weight: 600; } .bad { color: var(--bad); } .good { color: var(--good); }
 details { margin: 8px 0; } summary { cursor: pointer; }
 pre { background: var(--panel); padding: 12px; border-radius: 8px; overflow-x: auto; font-size: 12px;
@@ -68,7 +68,11 @@ def plots(of):
 
 def table(header, rows, ours=(), text=()):
     """`rows`: lists of cells; `ours`: which are set off; `text`: columns that are words."""
-    lines = ["<tr>" + "".join(f"<th>{escape(str(cell))}</th>" for cell in header) + "</tr>"]
+    heads = (
+        f"<th{' class=text' if n in text else ''}>{escape(str(cell))}</th>"
+        for n, cell in enumerate(header)
+    )
+    lines = [f"<tr>{''.join(heads)}</tr>"]
     for number, row in enumerate(rows):
         cells = []
         for column, cell in enumerate(row):

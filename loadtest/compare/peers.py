@@ -101,7 +101,7 @@ class HAProxy(Peer):
             "haproxy.cfg",
             f"""global
     nbthread 1
-    maxconn 20000
+    maxconn 8000
 
 defaults
     mode http

@@ -133,7 +133,7 @@ def drawn(figures, rows, unit, value):
 
 def about(results):
     facts = results["machine"]
-    versions = ", ".join(f"{name} {value}" for name, value in facts["versions"].items() if name != "cores")
+    versions = ", ".join(f"{name} {value}" for name, value in facts["versions"].items())
     busy = results["quiet"]["busy"]
     lines = [
         f"{facts['date']}, commit {facts['commit']}, {facts['cpu']}, {facts['cores']} cores, "
@@ -160,6 +160,11 @@ def html(results):
     links = [(name, section["title"]) for name, section, *_ in sections]
     parts.append(page.links([("goals", "What was wanted"), *links, ("how", "How it was measured"),
                              ("configurations", "Configurations"), ("absent", "What could not be had")]))
+    if (short := in_short(results))[0]:
+        lines = [[cell.replace("*", "").strip() for cell in line] for line in short[2]]
+        ours = {n for n, kind in enumerate(rows.kinds.values()) if kind == "ours"}
+        parts += [page.heading("In short", "short"), page.paragraph(short[0].split(";")[0] + ".")]
+        parts.append(page.table(short[1], lines, ours))
     parts.append(page.heading("What was wanted", "goals"))
     if results["goals"]:
         parts.append(page.table(["Target", "Measured", "Met"], goal_rows(results), text=(0, 1)))
@@ -198,7 +203,8 @@ def goal_rows(results):
 
 def markdown(results, name):
     parts = [f"# {TITLE}", *about(results), f"With plots and every configuration: `{name}.html`."]
-    parts += ["## In short", in_short(results)]
+    if (short := in_short(results))[0]:
+        parts += ["## In short", short[0], page.markdown(*short[1:])]
     if results["goals"]:
         parts += ["## What was wanted", page.markdown(["Target", "Measured", "Met"], goal_rows(results))]
     for _, section, header, lines, _, _ in parts_of(results):
@@ -216,11 +222,11 @@ SHORT = [("head", "the mix, a head that moves"), ("mix", "the mix, warm"), ("blo
 
 def in_short(results):
     """The table of which the README's rows are: requests per second of one core, and how
-    many times that of ours is."""
+    many times that of ours is. What it shows, its header and rows."""
     rows = Rows(results)
     there = [(name, title) for name, title in SHORT if name in results["sections"]]
     if not there:
-        return "None of its sections was measured."
+        return "", [], []
     figures = {name: Figures(results["sections"][name]) for name, _ in there}
     value = "per_core" if any(
         f.mid(key, "per_core") is not None for f in figures.values() for key in f.keys
@@ -241,7 +247,7 @@ def in_short(results):
         lines.append(cells)
     unit = "requests/s of one core" if value == "per_core" else "requests/s"
     header = ["", *(title for _, title in there)] + (["asked the node"] if "head" in figures else [])
-    return f"{unit[0].upper()}{unit[1:]}; * some answers were wrong.\n\n" + page.markdown(header, lines)
+    return f"{unit[0].upper()}{unit[1:]}; * some answers were wrong.", header, lines
 
 
 def summary(results):

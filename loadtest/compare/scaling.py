@@ -164,7 +164,7 @@ def workers(work, node, seconds):
 
 def connections(work, node, seconds, most):
     out = []
-    with Place(work, node, stored(128, 256), connections=24_000) as place:
+    with Place(work, node, stored(128, 256), connections=16_000) as place:
         place.run(workload("warm", MIDDLE, 1), 1)
         for count in (c for c in CONNECTIONS if c <= most):
             say(f"{count:,} connections")
@@ -320,7 +320,7 @@ def main():
         raise SystemExit("wrk is missing: apt-get install wrk")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(65_536, hard), hard))
-    most = min(CONNECTIONS[-1], min(65_536, hard) // 3)
+    most = min(CONNECTIONS[-1], min(65_536, hard) // 2)
     quick = args.quick
     seconds, warm, most_keys = (1, 1, 10_000) if quick else (5, 40, KEYS[-1])
     results = {"machine": machine.describe(sys.argv[1:], servers.versions), "quick": quick,

@@ -6,7 +6,7 @@ it for an hour if the node's answers never change here (`Stage.slot_ms` is 0), a
 long as it can be right if they do: a second where it can't know of a new head.
 """
 
-import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -272,13 +272,14 @@ def versions():
     said = {}
     for name, command in (
         ("nginx", [NGINX, "-v"]),
-        ("Envoy", [envoys.ENVOY, "--version"]),
         *((peer.__name__, [peer.program(), peer.asked_version]) for peer in (Varnish, HAProxy, Blutgang)),
     ):
         try:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         except OSError:
             continue
-        text = (done.stdout + done.stderr).strip().split("\n")[0]
-        said[name] = text.split("version:")[-1].strip().removeprefix("nginx version: ")
-    return said | {"cores": os.cpu_count()}
+        if found := re.search(r"\d+\.\d+(\.\d+)?[-+~\w.]*", done.stdout + done.stderr):
+            said[name] = found.group()
+    if envoys.ENVOY.is_file():
+        said["Envoy"] = envoys.version().split("/")[1]
+    return said

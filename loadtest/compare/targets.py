@@ -88,7 +88,7 @@ def closed(workload, rows, given, plan, work, say, node):
     workload.write(file, coding)
     verified, samples = {}, []
     for row in rows:
-        found = checking.verify(given[row.key], workload, node, coding)
+        found = checking.verify(given[row.key], workload, node, coding, moves=True)
         verified[row.key] = found | {"expected": checking.expected(found, workload)}
     # the first seconds are of cold caches, and are thrown away
     for turn in range(-1, plan.rounds):
