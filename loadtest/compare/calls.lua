@@ -46,7 +46,7 @@ local function split(text)
     while true do
         local id, one = text:find(ID, start, true)
         local other, two = text:find(KEY, start, true)
-        local is_id = id and (not other or id < other)
+        local is_id = id ~= nil and (not other or id < other)
         local from, to = is_id and id or other, is_id and one or two
         pieces[#pieces + 1] = text:sub(start, from and from - 1)
         if not from then

@@ -25,6 +25,8 @@ PROVIDER = {
     "eth_getTransactionCount": 1.07,
 }
 LENGTH = 4_000
+# What such clients do not ask for in batches: net_listening no library calls.
+HEAVY = ("debug_", "eth_getBlockB", "eth_getBlockR", "eth_getLogs", "net_listening")
 # ethers v6 gathers what was called within 10 ms, 100 at most, with ids from 1.
 BATCHES, SHORTEST, LONGEST = 40, 10, 100
 # Of a method so many different calls at most, and none that is longer than this.
@@ -128,9 +130,7 @@ def ordered(by_method, length=LENGTH, seed=1):
 def batches(by_method, seed=2):
     """Batches of light calls, as wallets and dashboards send them."""
     dice = random.Random(seed)
-    light = {
-        m: c for m, c in by_method.items() if not m.startswith(("debug_", "eth_getBlock", "eth_getLogs"))
-    }
+    light = {m: c for m, c in by_method.items() if not m.startswith(HEAVY)}
     members = [(m, json.loads(one.sent())["params"]) for m, of in light.items() for one in of]
     weights = [PROVIDER[m] / len(of) for m, of in light.items() for one in of]
     return [

@@ -55,7 +55,8 @@ class Meter:
         self.asked = settled(node) if node else None
         self.cpu, self.ticks, self.began = server.cpu_ns(), machine_ticks(), time.monotonic()
 
-    def read(self, answers):
+    def read(self, answers, under_way=0):
+        """`under_way`: so many may have reached the node that nobody waits for any more."""
         wall = time.monotonic() - self.began
         share = machine_share(self.ticks, machine_ticks())
         out = {"machine_busy": share["busy"], "steal": share["steal"]}
@@ -69,7 +70,8 @@ class Meter:
                 "resident_kb": self.server.resident_kb(),
             }
         if self.asked is not None:
-            out["asked"] = (settled(self.node) - self.asked) / max(1, answers)
+            asked = settled(self.node) - self.asked
+            out["asked"] = min(asked, max(answers, asked - under_way)) / max(1, answers)
         return out
 
 
@@ -94,12 +96,13 @@ def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CO
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
             return json.loads(line[len(MARK) :])
-    raise Failed(f"wrk printed no result: {(done.stdout + done.stderr)[-300:]}")
+    raise Failed(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-300:]}")
 
 
 def closed(server, workload, file, seconds, node=None, first=0, connections=None, core=LOAD_CORE):
     """One point: requests per second, percentiles, what it took."""
     meter = Meter(server, node)
+    many = connections or workload.connections
     told = wrk(server, workload, file, seconds, first, connections, core)
     if not told["requests"]:
         raise Failed("not one answer came within the time")
@@ -110,7 +113,7 @@ def closed(server, workload, file, seconds, node=None, first=0, connections=None
         "errors": told["errors"],
         "statuses": told["statuses"],
         **{p: told[f"{p}_us"] / 1e3 for p in ("p50", "p99", "p999", "max")},
-    } | meter.read(told["requests"])
+    } | meter.read(told["requests"], many)
 
 
 def opened(server, workload, folder, rate, seconds, coding, node=None, connections=128):
@@ -150,7 +153,7 @@ def opened(server, workload, folder, rate, seconds, coding, node=None, connectio
         "p99": percentiles["p99"],
         "p999": percentiles["p99.9"],
         "max": (told["summary"]["slowest"] or 0) * 1e3,
-    } | meter.read(max(1, good))
+    } | meter.read(max(1, good), connections)
 
 
 def nth(workload, n):

@@ -12,6 +12,8 @@ CLOSED = ["Server", "Requests/s", "... per core", "CPU us", "p50 ms", "p99", "p9
 RATE = ["Server", "Answered", "p50 ms", "p99", "p99.9", "max", "CPU of a core", "RSS MB", "Right?"]
 HEAD = [*CLOSED[:-1], "Late answers", "... ms, at most", "Right?"]
 HERD = ["Server", "Asked the node", "Last answer after ms", "Median ms", "CPU ms", "Right?"]
+LARGE = ["Server", "Hot requests/s", "p50 ms", "p99", "p99.9", "max", "5 MB misses/s", "CPU of a core",
+         "RSS MB", "Right?"]
 WITNESS = ["Server", "ms", "CPU ms", "MB sent", "Grew by MB", "Right?"]
 TITLE = "sszip beside other servers"
 HOW = (
@@ -79,6 +81,17 @@ def herd_row(figures, key, name):
     ]
 
 
+def large_row(figures, key, name):
+    mid = figures.mid
+    if mid(key, "rps") is None:
+        return [name, *["-"] * (len(LARGE) - 2), f"no: {figures.failed(key)}"]
+    return [
+        name, number(mid(key, "rps")), ms(mid(key, "p50")), ms(mid(key, "p99")), ms(mid(key, "p999")),
+        ms(mid(key, "max")), number(mid(key, "bulk_rps"), 1), share(mid(key, "utilisation")),
+        megabytes(mid(key, "resident_kb")), figures.right(key),
+    ]
+
+
 def witness_row(figures, key, name):
     mid = figures.mid
     if mid(key, "took_ms") is None:
@@ -89,12 +102,13 @@ def witness_row(figures, key, name):
     ]
 
 
-SPECIAL = {"head": (HEAD, head_row), "stampede": (HERD, herd_row), "witness": (WITNESS, witness_row)}
+SPECIAL = {"head": (HEAD, head_row), "stampede": (HERD, herd_row), "large": (LARGE, large_row),
+           "witness": (WITNESS, witness_row)}
 # Of a section what is drawn: unit, and the sample's value.
 DRAWN = {
     "stampede": [("requests that reached the node", "node"), ("ms until the last answer", "last_ms")],
     "witness": [("ms until the last byte", "took_ms"), ("MB that the server grew by", "grew_kb")],
-    "large": [("99th percentile of hot answers, ms", "p99"), ("requests per second of one core", "per_core")],
+    "large": [("99th percentile of hot answers, ms", "p99"), ("5 MB answers a second", "bulk_rps")],
 }
 USUAL = [("requests per second of one core", "per_core"), ("99th percentile, ms", "p99")]
 
@@ -125,7 +139,7 @@ def drawn(figures, rows, unit, value):
         if (found := figures.mid(key, value)) is not None:
             wrong = "" if figures.right(key) == "yes" else "(wrong answers)"
             items.append((rows.names[key], found * factor, rows.kinds[key], wrong))
-    more = value in ("rps", "per_core")
+    more = value in ("rps", "per_core", "bulk_rps")
     items.sort(key=lambda one: -one[1] if more else one[1])
     title = "More is better" if more else "Less is better"
     return svg.bars(title, unit, items) if items else ""
