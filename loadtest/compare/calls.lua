@@ -5,6 +5,8 @@
 --   FIRST   which line comes first; the others follow, and after the last the first
 --   KEYS    how many keys there are; absent: no request has one that another had
 --   SKEW    absent: keys in turn; else the exponent of Zipf's distribution
+--   WINDOW  so many keys in turn, and the same once more, before the next ones come
+--   START   how many requests of a window's kind there were before
 -- Where a body has nine bytes of value 1, each request gets nine digits that no request
 -- had before it, not even one of a run before this one: ids. Nine bytes of value 2 are
 -- nine digits of the key.
@@ -16,7 +18,8 @@ local LOWEST = 100000000
 local count = LOWEST + os.time() % 800 * 1000000
 local keys = tonumber(os.getenv("KEYS"))
 local skew = tonumber(os.getenv("SKEW"))
-local turn = -1
+local window = tonumber(os.getenv("WINDOW"))
+local turn = (tonumber(os.getenv("START")) or 0) - 1
 
 -- The inverse of the distribution, as if ranks were not whole numbers: the first keys are
 -- drawn a little less often than by Zipf's own sum.
@@ -30,6 +33,10 @@ local function drawn()
 end
 
 local function key()
+    if window then
+        turn = turn + 1
+        return LOWEST + math.floor(turn / (2 * window)) * window + turn % window
+    end
     if not keys then
         return count
     end

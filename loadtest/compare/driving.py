@@ -75,13 +75,14 @@ class Meter:
         return out
 
 
-def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CORE):
-    """What wrk counted. `first`: where in the file it begins."""
+def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CORE, more=()):
+    """What wrk counted. `first`: where in the file it begins; `more`: for its script."""
     command = ["wrk", "-t1", f"-c{connections or workload.connections}", f"-d{seconds}s"]
     command += ["--timeout", "30s", "-s", str(SCRIPT), f"http://{server.host}:{server.port}/"]
     environment = dict(os.environ, CALLS=str(file), FIRST=str(first))
-    for name in ("KEYS", "SKEW"):
+    for name in ("KEYS", "SKEW", "WINDOW", "START"):
         environment.pop(name, None)
+    environment |= dict(more)
     if workload.keys:
         environment["KEYS"] = str(workload.keys)
     if workload.skew:

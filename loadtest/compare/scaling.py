@@ -245,12 +245,13 @@ def keys(work, node, seconds, warm, most, told):
 
 def store(work, node, sizes, seconds):
     """Entries of which each takes 150 KB, until the store is as large; then any of them."""
-    out, filled_to = [], 0
+    out, asked = [], 0
     with Place(work, node, stored(1, 64, "200g")) as place:
         for size in sizes:
             began = time.monotonic()
             while (gigabytes := on_disk(place)) < size:
-                filled_to = fill(place, filled_to, 1_000)
+                asked = fill(place, asked, seconds)
+            filled_to = asked // (2 * WINDOW) * WINDOW
             took = time.monotonic() - began
             say(f"{gigabytes:.1f} GB on the disk, {filled_to:,} entries asked for")
             one = workload("store", LONG, filled_to, skew=1e-9, connections=16)
@@ -265,17 +266,13 @@ def store(work, node, sizes, seconds):
     return out
 
 
-def fill(place, first, count):
-    """Twice each: what is asked for once stays in memory."""
-    import asking
-
-    (call,) = workload("fill", LONG, 1).calls
-    with asking.Peer("127.0.0.1", place.nginx.port) as peer:
-        for start in range(first, first + count, WINDOW):
-            for _ in range(2):
-                for number in range(start, min(start + WINDOW, first + count)):
-                    peer.ask(call.sent(1, 100_000_000 + number), "/", "gzip")
-    return first + count
+def fill(place, before, seconds):
+    """Twice each: what is asked for once stays in memory. How many requests there were."""
+    one = workload("fill", LONG, 1, connections=16)
+    file = place.work / "fill.calls"
+    one.write(file, "gzip")
+    more = {"WINDOW": str(WINDOW), "START": str(before)}
+    return before + driving.wrk(place.server, one, file, seconds, more=more)["requests"]
 
 
 def on_disk(place):
