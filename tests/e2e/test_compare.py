@@ -88,7 +88,7 @@ def test_the_page_needs_nothing_else_and_fits_a_telephone(results):
         for width in (360, 1200):
             for scheme in ("light", "dark"):
                 page = browser.page(path.as_uri(), width=width, scheme=scheme)
-                page.wait_for("document.readyState == 'complete' && document.querySelector('svg')", "a plot")
+                page.wait_for("document.readyState == 'complete' && document.querySelectorAll('svg').length > 0", "a plot")
                 assert page.run("document.documentElement.scrollWidth") <= width
                 urls, wrong = page.asked_for()
                 assert urls == [path.as_uri()] and wrong == []
