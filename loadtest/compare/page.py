@@ -1,5 +1,6 @@
 """One file of HTML, with nothing that lies elsewhere."""
 
+import re
 from html import escape
 
 STYLE = """
@@ -32,9 +33,10 @@ th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--bg);
   white-space: normal; min-width: 104px; }
 th.text, td.text { text-align: left; white-space: normal; min-width: 104px; }
+@media (min-width: 720px) { td:first-child { min-width: 180px; } }
 tr.ours td { font-weight: 600; } .bad { color: var(--bad); } .good { color: var(--good); }
 details { margin: 8px 0; } summary { cursor: pointer; }
-pre { background: var(--panel); padding: 12px; border-radius: 8px; overflow-x: auto; font-size: 12px;
+code { font-size: .92em; } pre { background: var(--panel); padding: 12px; border-radius: 8px; overflow-x: auto; font-size: 12px;
   overflow-wrap: normal; }
 """
 
@@ -54,7 +56,12 @@ def heading(text, name):
 
 
 def paragraph(text):
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{words(text)}</p>"
+
+
+def words(text):
+    """As in Markdown, names in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def links(of):
@@ -77,10 +84,10 @@ def table(header, rows, ours=(), text=()):
         cells = []
         for column, cell in enumerate(row):
             css = ["text"] if column in text else []
-            css += ["bad"] if str(cell).startswith("no") else []
+            css += ["bad"] if str(cell).startswith("no:") or cell == "not met" else []
             css += ["good"] if str(cell) in ("yes", "met") else []
             name = f' class="{" ".join(css)}"' if css else ""
-            cells.append(f"<td{name}>{escape(str(cell))}</td>")
+            cells.append(f"<td{name}>{words(str(cell))}</td>")
         lines.append(f"<tr{' class=ours' if number in ours else ''}>{''.join(cells)}</tr>")
     return f'<div class="table"><table>{"".join(lines)}</table></div>'
 

@@ -175,7 +175,7 @@ def broken(results):
 
 
 def html(results):
-    parts = [page.paragraph(line.replace("`", "")) for line in about(results)]
+    parts = [page.paragraph(line) for line in about(results)]
     there = [(name, title, of) for name, title, of in PARTS if name in results]
     parts.append(page.links([*((n, t) for n, t, _ in there), ("model", "The model, and where it breaks")]))
     for name, title, of in there:
