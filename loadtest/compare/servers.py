@@ -135,7 +135,9 @@ def short(coder, stage):
     """nginx's cache can't know of a new head, and so keeps nothing longer than a second; of
     many that miss one asks."""
     valid = "1s" if stage.is_moving else "1h"
-    lock = " proxy_cache_lock on; proxy_cache_use_stale updating; proxy_cache_min_uses 1;"
+    lock = " proxy_cache_lock on; proxy_cache_use_stale updating;"
+    # a key, which is a batch here, has to have room in it
+    lock += " proxy_buffer_size 64k; proxy_busy_buffers_size 128k;"
     text = coder.directives.replace("proxy_cache_valid 200 1h;", f"proxy_cache_valid 200 {valid};")
     return replace(coder, directives=text + lock)
 
