@@ -16,7 +16,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 .DEFAULT_GOAL := help
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
-.PHONY: help setup build run test check unit ssz e2e fuzz races bench clean \
+.PHONY: help setup build run test check unit ssz e2e fuzz races bench compare scale clean \
 	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker docker-test faults \
 	examples ssz-peers \
 	nginx-tests nginx-tests-there
@@ -162,6 +162,14 @@ races: ## races of Envoy's hooks, under ThreadSanitizer (compiles std; by hand)
 bench: build ## sszip beside its rivals; tables go to loadtest/results/
 	@scripts/setup bench
 	loadtest/bench/run
+
+compare: build ## nginx and Envoy with sszip beside other servers, in one run (35 minutes)
+	@scripts/setup compare
+	loadtest/compare/run
+
+scale: build ## workers, connections, keys, a store of STORE_GB (16), and a model (20 minutes)
+	@scripts/setup bench
+	loadtest/compare/scale --store-gb $(or $(STORE_GB),16)
 
 clean: ## removes build/ and what was compiled into the caches
 	rm -rf build "$(CARGO_TARGET_DIR)" "$(SSZIP_CACHE)/module" \

@@ -7,8 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from rate import OHA
-from stack import BROTLI_MODULE, MODULE, NGINX, REPLAY_NODE, ROOT
+from stack import BROTLI_MODULE, MODULE, NGINX, OHA, REPLAY_NODE, ROOT
 
 PACKAGES = ["nginx", "libnginx-mod-http-brotli-filter", "wrk", "zlib1g", "libisal2", "libzstd1"]
 VARIABLES = ["SSZIP_NGINX", "SSZIP_MODULE", "SSZIP_REPLAY_NODE"]

@@ -38,8 +38,9 @@ class Row:
     workers: int = 1
     # Its answers are stored ones.
     hits: bool = False
-    # They are kept by a daemon.
+    # They are kept by a daemon, which is told more than where.
     cached: bool = False
+    told: str = ""
 
 
 PLAIN = Row("no filter")
@@ -190,8 +191,9 @@ class Envoy:
         self.port, self.admin = free_port(), free_port()
         prefix = self.prefix = work / f"envoy-{slug(row.name)}-{self.port}"
         prefix.mkdir(parents=True)
-        shutil.copy(MODULE, prefix / "libsszip_envoy.so")
-        (prefix / "libsszip_owner.so").symlink_to(MODULE.with_name("libsszip_owner.so"))
+        if "sszip_envoy" in row.filters:
+            shutil.copy(MODULE, prefix / "libsszip_envoy.so")
+            (prefix / "libsszip_owner.so").symlink_to(MODULE.with_name("libsszip_owner.so"))
         self.socket = prefix / "envoy.sock"
         listens = (self.port, self.socket)
         text = json.dumps(configuration(row, listens, self.admin, node))
@@ -199,7 +201,7 @@ class Envoy:
         (prefix / "envoy.json").write_text(text)
         self.log = prefix / "envoy.log"
         if row.cached:
-            self._keep(prefix)
+            self._keep(prefix, row.told)
         command = [ENVOY, "-c", prefix / "envoy.json", "--concurrency", row.workers]
         command += ["--disable-hot-restart", "-l", "warning"]
         with self.log.open("wb") as out:
@@ -214,12 +216,12 @@ class Envoy:
         self.worker = self.process.pid
         wait_for_port(self.port, self.process, self.log)
 
-    def _keep(self, prefix):
+    def _keep(self, prefix, told):
         """Starts a daemon that keeps its answers, and is accounted beside it."""
         socket = prefix / "cached.sock"
         settings = {"socket": socket, "path": prefix / "cached", "memory": "256m"}
         lines = (f'{name} = "{value}"\n' for name, value in settings.items())
-        (prefix / "cached.toml").write_text("".join(lines))
+        (prefix / "cached.toml").write_text("".join(lines) + told)
         with (prefix / "cached.log").open("wb") as out:
             self.daemon = subprocess.Popen(
                 [CACHED, prefix / "cached.toml"],

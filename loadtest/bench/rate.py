@@ -7,19 +7,15 @@ when the time was over count as failed.
 """
 
 import json
-import os
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import check
 from bodies import compact
 from load import cpu_ns, machine_share, machine_ticks
-from stack import LOAD_CORE, NODE_CHUNKED, PASS, Nginx, Node, gzip_coder, pinned
+from stack import LOAD_CORE, NODE_CHUNKED, OHA, PASS, Nginx, Node, gzip_coder, pinned
 from streaming_coders import SSZIP
 
-CACHE = Path(os.environ.get("SSZIP_CACHE", Path.home() / ".cache/sszip"))
-OHA = CACHE / "tools/bin/oha"
 RATE = 2300
 CONNECTIONS = 128
 # As geth sends: in chunks, the last one ending with a newline.

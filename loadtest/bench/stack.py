@@ -23,6 +23,8 @@ MODULE = Path(
 REPLAY_NODE = Path(
     os.environ.get("SSZIP_REPLAY_NODE", ROOT / "build/bin/replay-node")
 ).resolve()
+CACHE = Path(os.environ.get("SSZIP_CACHE", Path.home() / ".cache/sszip"))
+OHA = CACHE / "tools/bin/oha"
 BROTLI_MODULE = Path("/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so")
 
 WORKER_CORE = 0
@@ -160,7 +162,8 @@ class Nginx:
     or a Unix socket, `coders` maps a path to its coder. It listens on both."""
 
     def __init__(
-        self, work, name, upstream, coders, core=WORKER_CORE, listen="", workers=1
+        self, work, name, upstream, coders, core=WORKER_CORE, listen="", workers=1,
+        connections=4096,
     ):
         self.port, self.workers, self.core = free_port(), workers, core
         prefix = self.prefix = work / f"nginx-{slug(name)}-{self.port}"
@@ -178,6 +181,7 @@ class Nginx:
             ),
             USER="user root;" if os.geteuid() == 0 else "",
             WORKERS=str(workers),
+            CONNECTIONS=str(connections),
             AFFINITY="" if core is None else f"worker_cpu_affinity {1 << core:b};",
             PREFIX=str(prefix),
             MODULE="\n".join(f"load_module {m};" for m in sorted(modules)),

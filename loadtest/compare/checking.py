@@ -1,0 +1,188 @@
+"""Is what a server answers what the node says?
+
+Before anything is timed each call is asked of the server under ids of its own, several
+times, since a cache answers the second time; decoded, it must be the node's answer to the
+same request, the id included. A server that errs is measured all the same, and its row
+says what it answered wrongly.
+"""
+
+import json
+import threading
+import time
+
+import asking
+
+# More calls of a workload than these are not looked at.
+MOST = 60
+TURNS = 3
+FIRST_ID = 300_000_000
+OTHER = "another answer"
+
+
+def verify(server, workload, node, coding, moves=False):
+    """What was right and wrong of a workload's calls, and how long they were. `node`: host
+    and port of the honest one; without it only ids are looked at. `moves`: its chain goes on
+    meanwhile."""
+    found = {"asked": 0, "wrong": 0, "kinds": {}, "first": "", "wire": {}, "coding": "", "exact": True}
+    step = max(1, len(workload.calls) // MOST)
+    chosen = list(enumerate(workload.calls))[::step]
+    with (
+        asking.Peer(server.host, server.port) as peer,
+        asking.Peer(*(node or ("", 0))) as honest,
+    ):
+        for index, call in chosen:
+            for again in range(TURNS):
+                id = FIRST_ID + index * 10 + again
+                found["asked"] += 1
+                wrong, answer = judged(peer, honest if node else None, call, workload, coding, id)
+                wrong = None if wrong == OTHER and moves and is_of_head(call) else wrong
+                if wrong:
+                    found["wrong"] += 1
+                    found["kinds"][wrong] = found["kinds"].get(wrong, 0) + 1
+                    found["first"] = found["first"] or f"{call.name}: {wrong}"
+                elif answer:
+                    found["wire"][index] = answer.wire
+                    if len(answer.decoded()) > 2_000:
+                        found["coding"] = found["coding"] or answer.coding
+                        found["exact"] &= "content-length" in answer.headers
+    return found
+
+
+def judged(peer, honest, call, workload, coding, id):
+    """What is wrong with an answer, or nothing, and the answer."""
+    sent = call.sent(id)
+    try:
+        answer = peer.ask(sent, call.path, coding, workload.media)
+    except (OSError, asking.Lost) as lost:
+        peer.close()
+        return f"no answer ({type(lost).__name__})", None
+    try:
+        if answer.status != 200:
+            return f"status {answer.status}", answer
+        decoded = answer.decoded()
+        if honest is None:
+            value = json.loads(decoded)
+            wanted = json.loads(sent) if sent else None
+            return (None if ids(value) == ids(wanted) else "another caller's id"), answer
+        said = honest.ask(sent, call.path, "", workload.media)
+        if is_same_type(answer, said) and decoded != said.decoded():
+            return differs(decoded, said.decoded()), answer
+    except (ValueError, KeyError) as bad:
+        return f"can't be decoded ({type(bad).__name__})", answer
+    return None, answer
+
+
+def is_same_type(answer, said):
+    """SSZ for a node's JSON is compared elsewhere (tests/ssz, the wire suite)."""
+    return answer.headers.get("content-type") == said.headers.get("content-type")
+
+
+def is_of_head(call):
+    """Its answer may be another one a moment later, if the node's chain goes on: the head's
+    own section looks at those."""
+    return call.body is None or b'"latest"' in call.body or b"eth_blockNumber" in call.body
+
+
+def differs(decoded, said):
+    value, wanted = json.loads(decoded), json.loads(said)
+    if value == wanted:
+        # members in another order, or spaces: the same to who reads JSON
+        return None
+    if ids(value) != ids(wanted):
+        return "another caller's id"
+    return OTHER
+
+
+def ids(value):
+    """The ids of an answer or a request, in order."""
+    if isinstance(value, list):
+        return [ids(one) for one in value]
+    return value.get("id") if isinstance(value, dict) else None
+
+
+def expected(found, workload):
+    """Bytes of a mean answer of the workload's order, by those that were looked at."""
+    wire = found["wire"]
+    seen = [wire[i] for i in workload.order or range(len(workload.calls)) if i in wire]
+    return sum(seen) / len(seen) if seen else 0
+
+
+class Auditor(threading.Thread):
+    """Asks now and then while there is load, and looks at what comes: of the id always; of
+    an answer that never changes all of it; of the head whether it is the chain's."""
+
+    def __init__(self, server, node, calls, coding, pause=0.02, slot_ms=0):
+        super().__init__(daemon=True)
+        self.server, self.node, self.calls, self.coding = server, node, calls, coding
+        self.pause, self.slot_ms = pause, slot_ms
+        self.counts = {"asked": 0, "wrong": 0, "stale": 0, "compared": 0}
+        self.kinds, self.late = {}, []
+        self.is_over = False
+
+    def run(self):
+        with (
+            asking.Peer(self.server.host, self.server.port) as peer,
+            asking.Peer("127.0.0.1", self.node) as honest,
+        ):
+            turn = 0
+            while not self.is_over:
+                turn += 1
+                try:
+                    self.look(peer, honest, self.calls[turn % len(self.calls)], turn)
+                except (OSError, asking.Lost, ValueError, KeyError, TypeError) as lost:
+                    self.wrong(f"no answer ({type(lost).__name__})")
+                    peer.close()
+                    honest.close()
+                time.sleep(self.pause)
+
+    def wrong(self, kind):
+        self.counts["wrong"] += 1
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+    def look(self, peer, honest, call, turn):
+        sent = call.sent(600_000_000 + turn)
+        before = self.said(honest, sent)
+        answer = peer.ask(sent, "/", self.coding)
+        self.counts["asked"] += 1
+        if answer.status != 200:
+            return self.wrong(f"status {answer.status}")
+        decoded = answer.decoded()
+        after = self.said(honest, sent)
+        if ids(json.loads(decoded)) != ids(json.loads(sent)):
+            return self.wrong("another caller's id")
+        self.counts["compared"] += 1
+        if json.loads(decoded) in (before, after):
+            return None
+        # It may be what was said up to a moment ago: how long does it go on?
+        return self.age(peer, honest, call, turn)
+
+    def said(self, honest, sent):
+        if self.slot_ms:
+            return honest.ask(sent, "/chain/answer").value()
+        return honest.ask(sent).value()
+
+    def age(self, peer, honest, call, turn):
+        """An answer that is not the chain's: for how long it is still given. What is still
+        given after two slots was never the head's; it is wrong."""
+        began, limit = time.monotonic(), max(2.0, 2 * self.slot_ms / 1000)
+        self.counts["stale"] += 1
+        while time.monotonic() - began < limit and not self.is_over:
+            sent = call.sent(700_000_000 + turn)
+            before = self.said(honest, sent)
+            value = peer.ask(sent, "/", self.coding).value()
+            if value in (before, self.said(honest, sent)):
+                self.late.append(time.monotonic() - began)
+                return
+            time.sleep(0.01)
+        if not self.is_over:
+            self.wrong(OTHER)
+
+    def end(self):
+        self.is_over = True
+        self.join(90)
+        late = sorted(self.late)
+        return self.counts | {
+            "kinds": self.kinds,
+            "late_ms": 1000 * late[len(late) // 2] if late else 0,
+            "latest_ms": 1000 * late[-1] if late else 0,
+        }

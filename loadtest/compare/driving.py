@@ -1,0 +1,162 @@
+"""Load on a server, and what it took meanwhile.
+
+Two kinds, as in the field: wrk's closed loop, in which the next request waits for the last
+answer, for what a server can do; and oha's open one, in which requests come by the clock,
+for how late answers are at a given rate.
+"""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import asking
+from load import machine_share, machine_ticks
+from stack import LOAD_CORE, OHA, pinned
+
+SCRIPT = Path(__file__).resolve().parent / "calls.lua"
+MARK = "BENCH "
+# Different ids in a file for oha, which draws lines from it.
+LINES = 2_000
+
+
+class Failed(Exception):
+    """A measurement that gave nothing; the row says so, and the run goes on."""
+
+
+def node_requests(port):
+    """How many requests the replay node has had, or nothing if it is another node."""
+    try:
+        with asking.Peer("127.0.0.1", port) as peer:
+            return peer.ask(path="/stats").value()["requests"]
+    except (OSError, asking.Lost, ValueError, KeyError):
+        return None
+
+
+def settled(port):
+    """The same when no more come: wrk ends in the midst of some."""
+    last, until = node_requests(port), time.monotonic() + 10
+    while last is not None and time.monotonic() < until:
+        time.sleep(0.1)
+        now = node_requests(port)
+        if now == last:
+            break
+        last = now
+    return last
+
+
+class Meter:
+    """What a server took between two moments, and the machine, and how often the node was
+    asked."""
+
+    def __init__(self, server, node):
+        self.server, self.node = server, node
+        self.asked = settled(node) if node else None
+        self.cpu, self.ticks, self.began = server.cpu_ns(), machine_ticks(), time.monotonic()
+
+    def read(self, answers, under_way=0):
+        """`under_way`: so many may have reached the node that nobody waits for any more."""
+        wall = time.monotonic() - self.began
+        share = machine_share(self.ticks, machine_ticks())
+        out = {"machine_busy": share["busy"], "steal": share["steal"]}
+        if self.cpu is not None:
+            spent = self.server.cpu_ns() - self.cpu
+            cpu_us = spent / 1e3 / max(1, answers)
+            out |= {
+                "cpu_us": cpu_us,
+                "per_core": 1e6 / cpu_us if spent else 0,
+                "utilisation": spent / 1e9 / wall,
+                "resident_kb": self.server.resident_kb(),
+            }
+        if self.asked is not None:
+            asked = settled(self.node) - self.asked
+            out["asked"] = min(asked, max(answers, asked - under_way)) / max(1, answers)
+        return out
+
+
+def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CORE, more=()):
+    """What wrk counted. `first`: where in the file it begins; `more`: for its script."""
+    command = ["wrk", "-t1", f"-c{connections or workload.connections}", f"-d{seconds}s"]
+    command += ["--timeout", "30s", "-s", str(SCRIPT), f"http://{server.host}:{server.port}/"]
+    environment = dict(os.environ, CALLS=str(file), FIRST=str(first))
+    for name in ("KEYS", "SKEW", "WINDOW", "START"):
+        environment.pop(name, None)
+    environment |= dict(more)
+    if workload.keys:
+        environment["KEYS"] = str(workload.keys)
+    if workload.skew:
+        environment["SKEW"] = f"{workload.skew:g}"
+    try:
+        done = subprocess.run(
+            pinned(core, command), env=environment, capture_output=True, text=True,
+            timeout=seconds + 90,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"wrk did not end within {seconds + 90} s") from None
+    for line in done.stdout.splitlines():
+        if line.startswith(MARK):
+            return json.loads(line[len(MARK) :])
+    raise Failed(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-300:]}")
+
+
+def closed(server, workload, file, seconds, node=None, first=0, connections=None, core=LOAD_CORE):
+    """One point: requests per second, percentiles, what it took."""
+    meter = Meter(server, node)
+    many = connections or workload.connections
+    told = wrk(server, workload, file, seconds, first, connections, core)
+    if not told["requests"]:
+        raise Failed("not one answer came within the time")
+    return {
+        "requests": told["requests"],
+        "rps": told["requests"] / told["duration_us"] * 1e6,
+        "wire": told["bytes"] / told["requests"],
+        "errors": told["errors"],
+        "statuses": told["statuses"],
+        **{p: told[f"{p}_us"] / 1e3 for p in ("p50", "p99", "p999", "max")},
+    } | meter.read(told["requests"], many)
+
+
+def opened(server, workload, folder, rate, seconds, coding, node=None, connections=128):
+    """The same at a rate: requests start by the clock, whatever became of those before, and
+    latency counts from when a request was due."""
+    file = folder / f"lines-{workload.name}.txt"
+    if not file.exists():
+        bodies = [c.sent(100_000_001 + n) for n in range(LINES) for c in nth(workload, n)]
+        file.write_bytes(b"\n".join(bodies) + b"\n")
+    command = [str(OHA), "--no-tui", "--output-format", "json", "-z", f"{seconds}s"]
+    command += ["-q", f"{rate:.0f}", "--latency-correction", "-c", str(connections)]
+    command += ["-w", "-t", "30s", "-m", "POST", "-Z", str(file), "-T", "application/json"]
+    command += ["-H", f"Accept-Encoding: {coding or 'identity'}"]
+    meter = Meter(server, node)
+    try:
+        done = subprocess.run(
+            pinned(LOAD_CORE, [*command, f"http://{server.host}:{server.port}/"]),
+            capture_output=True, text=True, timeout=seconds + 120,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"oha did not end within {seconds + 120} s") from None
+    if done.returncode:
+        raise Failed(f"oha: {done.stderr.strip()[-300:]}")
+    told = json.loads(done.stdout)
+    statuses = told["statusCodeDistribution"]
+    good = statuses.get("200", 0)
+    percentiles = {k: (v or 0) * 1e3 for k, v in told["latencyPercentiles"].items()}
+    wanted = rate * seconds
+    return {
+        "wanted": wanted,
+        "requests": good,
+        "success": min(1.0, good / wanted),
+        "rps": good / max(seconds, told["summary"]["total"]),
+        "failed": sum(told["errorDistribution"].values()) + sum(statuses.values()) - good,
+        "wire": told["summary"]["sizePerRequest"] or 0,
+        "p50": percentiles["p50"],
+        "p99": percentiles["p99"],
+        "p999": percentiles["p99.9"],
+        "max": (told["summary"]["slowest"] or 0) * 1e3,
+    } | meter.read(max(1, good), connections)
+
+
+def nth(workload, n):
+    order = workload.order or range(len(workload.calls))
+    return [workload.calls[order[n % len(order)]]]

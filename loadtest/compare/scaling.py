@@ -1,0 +1,358 @@
+"""How sszip in nginx goes on: more workers, connections, keys, and a larger store; and a
+model of it that says what is to be expected beyond what was measured.
+
+    loadtest/compare/scale --quick
+    loadtest/compare/scale --store-gb 50
+
+Writes scaling.html, scaling.md and scaling.json.
+"""
+
+import argparse
+import json
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# behind this folder, which has modules of the same names
+sys.path.insert(1, str(HERE.parent / "bench"))
+
+import calls  # noqa: E402
+import driving  # noqa: E402
+import load  # noqa: E402
+import machine  # noqa: E402
+import model  # noqa: E402
+import scaling_report  # noqa: E402
+import servers  # noqa: E402
+from calls import Workload, compact  # noqa: E402
+from stack import MODULE, REPLAY_NODE, ROOT, Coder, Nginx, Node  # noqa: E402
+
+SECTIONS = ["workers", "connections", "keys", "store"]
+WORKERS = [1, 2, 4]
+CONNECTIONS = [1, 10, 100, 1_000, 10_000]
+KEYS = [1_000, 10_000, 100_000, 1_000_000, 10_000_000]
+SKEW = 1.0
+# The answers: of 1 KB, 30 KB, and one that deflate halves and no more.
+SMALL, MIDDLE, LONG = 1_000, 30_000, 300_000
+METHODS = {SMALL: "eth_getBlockReceipts", MIDDLE: "eth_getLogs", LONG: "debug_getRawBlock"}
+HOT, MEMORY = 16, 64
+VALID = " ".join(f"sszip_cache_valid {c} 24h;" for c in ("immutable", "unfinalized", "tip"))
+# Left on the disk, whatever is asked for.
+SPARE_GB = 10
+WINDOW = 48
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="loadtest/compare/scale", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two minutes; tests the harness only")
+    parser.add_argument("--only", nargs="+", metavar="SECTION", choices=SECTIONS,
+                        help=f"only these ({', '.join(SECTIONS)})")
+    parser.add_argument("--store-gb", type=float, default=16, help="how large the store gets (16)")
+    parser.add_argument("--out", type=Path,
+                        help="folder of the results (default: loadtest/results; quick: build/bench)")
+    parser.add_argument("--name", default="scaling", help="name of the result files")
+    args = parser.parse_args(argv)
+    args.only = args.only or SECTIONS
+    return args
+
+
+def say(text):
+    print(f"scaling: {text}", flush=True)
+
+
+def answers(folder):
+    """A node's folder with an answer of each length."""
+    dice = random.Random(3)
+
+    def words(size, share):
+        """Hex of which a share is other each time, as real answers are."""
+        one = dice.randbytes(16).hex()
+        return [dice.randbytes(16).hex() if dice.random() < share else one for _ in range(size // 35)]
+
+    results = {
+        SMALL: words(SMALL, 0.3),
+        MIDDLE: words(MIDDLE, 0.3),
+        LONG: "0x" + dice.randbytes(LONG // 2).hex(),
+    }
+    folder.mkdir(parents=True)
+    pairs = [
+        {
+            "request": {"jsonrpc": "2.0", "id": 1, "method": METHODS[size], "params": []},
+            "response": {"jsonrpc": "2.0", "id": 1, "result": result},
+        }
+        for size, result in results.items()
+    ]
+    (folder / "answers.json").write_bytes(compact(pairs))
+
+
+def workload(name, size, keys, skew=0.0, connections=32):
+    method, hash = METHODS[size], calls.keyed_hash()
+    params = [{"blockHash": hash}] if method == "eth_getLogs" else [hash]
+    return Workload(name, name, [calls.call(method, params)], keys=keys, skew=skew,
+                    connections=connections)
+
+
+def stored(hot, memory, disk="64g"):
+    """sszip with a store: what workers and the owner may keep in memory, in MB."""
+    return Coder(
+        "sszip",
+        f"sszip on; sszip_cache on; sszip_cache_namespace mainnet; {VALID}",
+        "gzip",
+        http=f"sszip_cache_memory {hot}m; "
+        f"sszip_cache_path @PREFIX@/cache max_size={disk} memory={memory}m;",
+        module=MODULE,
+    )
+
+
+class Place:
+    """One nginx before the node, and what it says of itself."""
+
+    def __init__(self, work, node, coder, workers=1, core=0, connections=4096):
+        self.node = node
+        self.nginx = Nginx(work, f"scale-{time.monotonic_ns()}", node.port, {"/": coder}, core=core,
+                           workers=workers, connections=connections)
+        row = servers.Row("sszip-nginx", "sszip in nginx", servers.OURS, None, None)
+        self.server = servers.Server(row, self.nginx, "", [self.nginx.process.pid])
+        self.work = work
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.close()
+
+    def run(self, workload, seconds, first=0, core=driving.LOAD_CORE):
+        """A point, with where its answers came from."""
+        file = self.work / f"{workload.name}.calls"
+        workload.write(file, "gzip")
+        before = self.lookups()
+        point = driving.closed(self.server, workload, file, seconds, self.node.port, first, core=core)
+        after = self.lookups()
+        found = {name: after[name] - before[name] for name in after}
+        requests = point["requests"]
+        point["shares"] = {
+            "memory": found.get("memory", 0) / requests,
+            "store": found.get("store", 0) / requests,
+            "node": point["asked"],
+        }
+        point["shares"]["hot"] = max(0.0, 1 - sum(point["shares"].values()))
+        return point
+
+    def lookups(self):
+        status = self.nginx.owner_status()
+        return {k: v for k, v in (status or {"lookups": {}})["lookups"].items() if isinstance(v, int)}
+
+    def status(self):
+        return self.nginx.owner_status() or {}
+
+
+def workers(work, node, seconds):
+    """Wherever there is a core: wrk takes its share of them."""
+    out = []
+    for count in WORKERS:
+        say(f"{count} workers")
+        with Place(work, node, stored(128, 256), count, core=None) as place:
+            one = workload("workers", MIDDLE, 1, connections=64)
+            place.run(one, 1, core=None)
+            out.append({"workers": count} | place.run(one, seconds, core=None))
+    return out
+
+
+def connections(work, node, seconds, most):
+    out = []
+    with Place(work, node, stored(128, 256), connections=16_000) as place:
+        place.run(workload("warm", MIDDLE, 1), 1)
+        for count in (c for c in CONNECTIONS if c <= most):
+            say(f"{count:,} connections")
+            one = workload("connections", MIDDLE, 1, connections=count)
+            out.append({"connections": count} | place.run(one, seconds))
+    return out
+
+
+def costs(work, node, seconds):
+    """CPU of a request by where its answer comes from: each place alone."""
+    say("what each place costs")
+    found, keys = {}, 20_000
+    with Place(work, node, stored(128, 256)) as place:
+        hot = workload("cost-hot", SMALL, 500)
+        place.run(hot, 1)
+        found["hot"] = place.run(hot, seconds)
+        found["node"] = place.run(workload("cost-node", SMALL, 0), seconds)
+    many = workload("cost-many", SMALL, keys)
+    with Place(work, node, stored(1, 256)) as place:
+        filled(place, many, keys)
+        found["memory"] = place.run(many, seconds)
+        status = place.status()["memory"]
+        entry = status["bytes"] / max(1, status["entries"])
+    with Place(work, node, stored(1, 1)) as place:
+        filled(place, many, keys)
+        # what is in its memory goes to its files
+        place.nginx.restart()
+        place.server.roots = [place.nginx.process.pid]
+        filled(place, many, keys)
+        found["store"] = place.run(many, seconds)
+    return {"places": found, "entry_bytes": entry, "costs": solved(found)}
+
+
+def solved(found):
+    """A run's answers come from one place for the most part, and from others for the
+    rest: what each costs is what makes all runs come out."""
+    cost = {place: point["cpu_us"] for place, point in found.items()}
+    for _ in range(50):
+        for place, point in found.items():
+            mine = point["shares"][place]
+            others = sum(s * cost[p] for p, s in point["shares"].items() if p != place)
+            if mine > 0.3:
+                cost[place] = max(0.1, (point["cpu_us"] - others) / mine)
+    return cost
+
+
+def filled(place, workload, keys):
+    """Asks for all keys in turn until the node hears of hardly any."""
+    rate = 4_000
+    for _ in range(6):
+        point = place.run(workload, max(1, round(keys / rate)))
+        rate = max(rate, point["rps"] * 0.9)
+        if point["asked"] < 0.01 and point["requests"] >= keys:
+            return
+    say(f"{workload.name}: {point['asked']:.0%} of the requests still reach the node")
+
+
+def keys(work, node, seconds, warm, most, told):
+    """Zipf over more and more keys, from an empty cache, after some seconds of the same."""
+    out = []
+    rooms = {name: mb * 2**20 / told["entry_bytes"] for name, mb in (("hot", HOT), ("memory", MEMORY))}
+    for count in (c for c in KEYS if c <= most):
+        say(f"{count:,} keys")
+        with Place(work, node, stored(HOT, MEMORY)) as place:
+            one = workload("keys", SMALL, count, SKEW)
+            before = place.run(one, warm)["requests"]
+            point = place.run(one, seconds, first=1)
+            requests = before + point["requests"] / 2
+            expected = model.shares(count, SKEW, rooms["hot"], rooms["memory"], requests)
+            out.append(
+                {"keys": count, "before": before, "model": expected,
+                 "model_cpu_us": model.cost(expected, told["costs"]),
+                 "measured_shares_cpu_us": model.cost(point["shares"], told["costs"])}
+                | point
+            )
+    return out
+
+
+def store(work, node, sizes, seconds):
+    """Entries of which each takes 150 KB, until the store is as large; then any of them."""
+    out, asked = [], 0
+    with Place(work, node, stored(1, 64, "200g")) as place:
+        for size in sizes:
+            began = time.monotonic()
+            while (gigabytes := on_disk(place)) < size:
+                asked = fill(place, asked, seconds)
+            filled_to = asked // (2 * WINDOW) * WINDOW
+            took = time.monotonic() - began
+            say(f"{gigabytes:.1f} GB on the disk, {filled_to:,} entries asked for")
+            one = workload("store", LONG, filled_to, skew=1e-9, connections=16)
+            place.run(one, 1)
+            point = place.run(one, seconds, first=1)
+            owner = place.status()["store"]
+            out.append(
+                {"gb": gigabytes, "asked_for": filled_to, "filled_s": took,
+                 "entries": owner["entries"], "owner_kb": resident(place.nginx.owner)}
+                | point
+            )
+    return out
+
+
+def fill(place, before, seconds):
+    """Twice each: what is asked for once stays in memory. How many requests there were."""
+    one = workload("fill", LONG, 1, connections=16)
+    file = place.work / "fill.calls"
+    one.write(file, "gzip")
+    more = {"WINDOW": str(WINDOW), "START": str(before)}
+    return before + driving.wrk(place.server, one, file, seconds, more=more)["requests"]
+
+
+def on_disk(place):
+    return place.status()["store"]["bytes"] / 1e9
+
+
+def resident(pid):
+    from proxying_stack import resident as kb
+
+    return kb(pid)
+
+
+def extended(told, measured):
+    """What the model says of what was not measured."""
+    out = []
+    entry = told["entry_bytes"]
+    for count in (10_000_000, 100_000_000):
+        for hot_mb, memory_mb in ((16, 64), (128, 256), (1_024, 4_096)):
+            # a day of 2,000 requests a second
+            requests = 2_000 * 86_400
+            shares = model.shares(count, SKEW, hot_mb * 2**20 / entry, memory_mb * 2**20 / entry, requests)
+            cpu = model.cost(shares, told["costs"])
+            groups = model.bins(count, SKEW)
+            out.append({"keys": count, "hot_mb": hot_mb, "memory_mb": memory_mb, "shares": shares,
+                        "cpu_us": cpu, "per_core": 1e6 / cpu,
+                        "store_gb": model.entries(groups, requests) * entry / 1e9})
+    return out
+
+
+def sizes(args):
+    free = shutil.disk_usage(tempfile.gettempdir()).free / 1e9 - SPARE_GB
+    wanted = [0.2] if args.quick else [s for s in (1, 4, 10, 16, 25, 50) if s <= args.store_gb]
+    return [s for s in wanted if s <= free], free
+
+
+def main():
+    args = parse(sys.argv[1:])
+    for path in (MODULE, REPLAY_NODE):
+        if not path.exists():
+            raise SystemExit(f"{path} is missing: make build")
+    if not shutil.which("wrk"):
+        raise SystemExit("wrk is missing: apt-get install wrk")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(65_536, hard), hard))
+    most = min(CONNECTIONS[-1], min(65_536, hard) // 2)
+    quick = args.quick
+    seconds, warm, most_keys = (1, 1, 10_000) if quick else (5, 40, KEYS[-1])
+    results = {"machine": machine.describe(sys.argv[1:], servers.versions), "quick": quick,
+               "quiet": load.quiet_check(), "notes": [], "skew": SKEW, "hot_mb": HOT, "memory_mb": MEMORY}
+    results["machine"]["command"] = " ".join(["loadtest/compare/scale", *sys.argv[1:]])
+    if most < CONNECTIONS[-1]:
+        results["notes"].append(f"No more than {most:,} connections: the limit of open files is {hard:,}.")
+    began = time.monotonic()
+    work = Path(tempfile.mkdtemp(prefix="sszip-scale-"))
+    work.chmod(0o755)
+    try:
+        answers(work / "answers")
+        with Node(work, [work / "answers"], options=["--lenient"]) as node:
+            if "workers" in args.only:
+                results["workers"] = workers(work, node, seconds)
+            if "connections" in args.only:
+                results["connections"] = connections(work, node, seconds, 100 if quick else most)
+            if "keys" in args.only:
+                results["costs"] = costs(work, node, seconds)
+                results["keys"] = keys(work, node, seconds, warm, most_keys, results["costs"])
+                results["extended"] = extended(results["costs"], results["keys"])
+            if "store" in args.only:
+                wanted, free = sizes(args)
+                results["notes"].append(f"{free + SPARE_GB:.0f} GB of disk were free.")
+                results["store"] = store(work, node, wanted, seconds)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    results["seconds"] = time.monotonic() - began
+    out = args.out or ROOT / ("build/bench" if quick else "loadtest/results")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{args.name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    (out / f"{args.name}.md").write_text(scaling_report.markdown(results, args.name))
+    (out / f"{args.name}.html").write_text(scaling_report.html(results))
+    say(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
+
+
+if __name__ == "__main__":
+    main()

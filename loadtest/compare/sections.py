@@ -1,0 +1,316 @@
+"""The sections that are more than a workload under wrk: fixed rates, long answers beside
+hot ones, many at once, witnesses, a head that moves."""
+
+import hashlib
+import json
+import selectors
+import socket
+import threading
+import time
+import zlib
+
+import asking
+import checking
+import driving
+import workloads
+from driving import Failed
+from stack import LOAD_CORE
+from stages import Stage, attempt, coding_of, section
+
+# Erigon's experiment: so many blocks with transactions a second.
+ERIGON = (2_000, 2_300)
+SHARES = (25, 50, 75)
+AUDIT_PAUSE = 0.1
+CLIENTS = 500
+LATENCY_MS = 300
+
+
+# --- fixed rates
+
+
+def rates(stage, workload, rate, title, seconds, name):
+    """Every row at a rate, with somebody who looks at answers meanwhile."""
+    stage.say(title)
+    samples = []
+    for row in stage.rows:
+        samples.append(
+            {"row": row.key, "round": 0}
+            | attempt(lambda row=row: at_rate(stage, row, workload, rate, seconds), stage.say, row)
+        )
+    out = section(workload, {}, samples)
+    return out | {"title": title, "rate": rate, "name": name, "connections": 128}
+
+
+def at_rate(stage, row, workload, rate, seconds):
+    server, coding = stage.servers[row.key], coding_of(workload, row)
+    auditor = checking.Auditor(server, stage.node.port, workload.calls, coding, AUDIT_PAUSE)
+    auditor.start()
+    try:
+        found = driving.opened(server, workload, stage.work, rate, seconds, coding)
+    finally:
+        audit = auditor.end()
+    return found | {"audit": audit}
+
+
+# --- long answers beside hot ones
+
+
+def large(stage, hot, bulk, rounds, seconds):
+    """Hot answers while one connection gets what nobody has asked for, 5 MB at a time."""
+
+    def beside(row, workload, seconds, turn):
+        server, said = stage.servers[row.key], {}
+
+        def bulky():
+            said.update(
+                attempt(
+                    lambda: driving.wrk(server, bulk, stage.file(bulk, row), seconds + 1, turn, 1),
+                    stage.say, row,
+                )
+            )
+
+        load = threading.Thread(target=bulky)
+        load.start()
+        time.sleep(0.5)
+        try:
+            found = driving.closed(server, workload, stage.file(workload, row), seconds)
+        finally:
+            load.join()
+        bulks = said.get("requests", 0) / (seconds + 1)
+        return found | {"bulk_rps": bulks}
+
+    return stage.closed(hot, rounds, seconds, before=beside)
+
+
+# --- many at once
+
+
+def herd(work, corpus, rows, rounds, clients, say, port=None):
+    """All want what nobody has, and the node takes its time."""
+    ground = workloads.unseen(work / "herd-pairs", corpus, port)
+    ground.options = [*ground.options, "--latency-ms", str(LATENCY_MS)]
+    workload = ground.workloads[0]
+    workload.name, workload.title = "stampede", f"{clients} clients want one thing at once"
+    workload.note = f"The node answers after {LATENCY_MS} ms."
+    samples = []
+    with Stage(work, "herd", ground, rows, say) as stage:
+        say(workload.title)
+        for turn in range(rounds):
+            for row in stage.rows:
+                samples.append(
+                    {"row": row.key, "round": turn}
+                    | attempt(
+                        lambda row=row, turn=turn: at_once(stage, row, workload, clients, turn),
+                        say, row,
+                    )
+                )
+    return section(workload, {}, samples) | {"connections": clients}
+
+
+def at_once(stage, row, workload, clients, turn):
+    server, coding = stage.servers[row.key], coding_of(workload, row)
+    key = 400_000_000 + turn
+    (call,) = workload.calls
+    peers = [socket.create_connection((server.host, server.port), 30) for _ in range(clients)]
+    meter = driving.Meter(server, stage.node.port)
+    try:
+        began = time.monotonic()
+        for number, peer in enumerate(peers):
+            sent = call.sent(500_000_000 + number, key)
+            peer.sendall(asking.written(server.host, server.port, sent, "/", coding))
+        arrived, wrong = collected(peers, began)
+    finally:
+        for peer in peers:
+            peer.close()
+    times = sorted(arrived)
+    if not times:
+        raise Failed("nobody had an answer")
+    return {
+        "requests": len(times),
+        "lost": clients - len(times),
+        "wrong": wrong,
+        "last_ms": 1000 * times[-1],
+        "p50": 1000 * times[len(times) // 2],
+    } | meter.read(len(times)) | {"node": driving.node_requests(stage.node.port) - meter.asked}
+
+
+def collected(peers, began, patience=30):
+    """When each had its answer, and how many had another's id."""
+    waiting = selectors.DefaultSelector()
+    for number, peer in enumerate(peers):
+        peer.setblocking(False)
+        waiting.register(peer, selectors.EVENT_READ, [number, bytearray()])
+    arrived, whole = [], []
+    while waiting.get_map() and time.monotonic() - began < patience:
+        for ready, _ in waiting.select(0.5):
+            number, data = ready.data
+            try:
+                piece = ready.fileobj.recv(1 << 18)
+            except OSError:
+                piece = b""
+            data += piece
+            if not piece or is_whole(data):
+                waiting.unregister(ready.fileobj)
+                if is_whole(data):
+                    arrived.append(time.monotonic() - began)
+                    whole.append((number, bytes(data)))
+    wrong = sum(not is_own(number, data) for number, data in whole)
+    return arrived, wrong
+
+
+def is_whole(data):
+    head, _, rest = data.partition(b"\r\n\r\n")
+    lower = head.lower()
+    if b"content-length:" in lower:
+        size = int(lower.split(b"content-length:")[1].split(b"\r\n")[0])
+        return len(rest) >= size
+    return b"chunked" in lower and rest.endswith(b"0\r\n\r\n")
+
+
+def is_own(number, data):
+    import io
+
+    try:
+        answer = asking.read(io.BytesIO(data))
+        return answer.status == 200 and answer.value()["id"] == 500_000_000 + number
+    except (asking.Lost, ValueError, KeyError, TypeError):
+        return False
+
+
+# --- witnesses
+
+
+def witnesses(work, size, rows, rounds, say):
+    ground = workloads.witness(size)
+    (workload,) = ground.workloads
+    samples = []
+    with Stage(work, "witness", ground, rows, say, core=None) as stage:
+        say(workload.title)
+        with asking.Peer("127.0.0.1", stage.node.port, 120) as node:
+            sent = workload.calls[0].sent()
+            wanted = hashlib.sha256(node.ask(sent).content).digest()
+        for turn in range(rounds):
+            for row in stage.rows:
+                samples.append(
+                    {"row": row.key, "round": turn}
+                    | attempt(lambda row=row: one(stage, row, workload, wanted), say, row)
+                )
+    return section(workload, {}, samples)
+
+
+def one(stage, row, workload, wanted):
+    """From the request to the last byte, and how much the server grew for it."""
+    server = stage.servers[row.key]
+    reset_peaks(server)
+    before = server.resident_kb()
+    meter = driving.Meter(server, None)
+    began = time.monotonic()
+    try:
+        with asking.Peer(server.host, server.port, 180) as peer:
+            answer = peer.ask(workload.calls[0].sent(), "/", coding_of(workload, row))
+    except (OSError, asking.Lost) as lost:
+        raise Failed(f"no whole answer: {lost}") from None
+    took = time.monotonic() - began
+    spent = meter.read(1)
+    try:
+        found = hashlib.sha256(answer.decoded()).digest()
+    except (ValueError, KeyError, zlib.error) as bad:
+        raise Failed(f"can't be decoded: {bad}") from None
+    return {
+        "requests": 1,
+        "took_ms": 1000 * took,
+        "wire": answer.wire,
+        "coding": answer.coding,
+        "wrong": int(answer.status != 200 or found != wanted),
+        "grew_kb": max(0, peak_kb(server) - before),
+    } | spent
+
+
+def reset_peaks(server):
+    for pid in server.pids():
+        with open(f"/proc/{pid}/clear_refs", "w") as refs:
+            refs.write("5")
+
+
+def peak_kb(server):
+    total = 0
+    for pid in server.pids():
+        with open(f"/proc/{pid}/status") as status:
+            total += int(status.read().split("VmHWM:")[1].split()[0])
+    return total
+
+
+# --- a head that moves
+
+
+class Chain(threading.Thread):
+    """Has the chain go on: a block each slot, and two replaced by three in every second."""
+
+    def __init__(self, port, slot_ms):
+        super().__init__(daemon=True)
+        self.port, self.slot_ms = port, slot_ms
+        self.slots = self.reorgs = 0
+        self.is_over = threading.Event()
+
+    def run(self):
+        with asking.Peer("127.0.0.1", self.port) as node:
+            while not self.is_over.wait(self.slot_ms / 1000):
+                self.slots += 1
+                command = {"extend": 1}
+                if self.slots % 2 == 0:
+                    command, self.reorgs = {"reorg": {"depth": 2, "length": 3}}, self.reorgs + 1
+                node.ask(json.dumps(command).encode(), "/chain")
+
+    def end(self):
+        self.is_over.set()
+        self.join(30)
+
+
+def moving(work, row, seconds, slot_ms, transactions, say):
+    """One row before a chain of its own, which does the same as all others'."""
+    ground = workloads.chain(transactions)
+    with Stage(work, f"head-{row.key}", ground, [row], say, slot_ms=slot_ms) as stage:
+        if not stage.rows:
+            return None, {"failed": stage.absent[row.key]}, {}
+        server, port = stage.servers[row.key], stage.node.port
+        workload = workloads.following(port)
+        coding = coding_of(workload, row)
+        chain = Chain(port, slot_ms)
+        auditor = checking.Auditor(
+            server, port, workloads.audited(workload), coding, 0.05, slot_ms
+        )
+        file = stage.file(workload, row)
+        # warm, and only then is it measured
+        attempt(lambda: driving.closed(server, workload, file, 2, core=LOAD_CORE), say, row)
+        first = server.resident_kb()
+        chain.start()
+        auditor.start()
+        try:
+            point = driving.closed(server, workload, file, seconds, port)
+        finally:
+            chain.end()
+            audit = auditor.end()
+        point |= {
+            "audit": audit,
+            "slots": chain.slots,
+            "reorgs": chain.reorgs,
+            "first_kb": first,
+        }
+        return workload, point, stage.configs()
+
+
+def heads(work, rows, seconds, slot_ms, transactions, say):
+    samples, workload, configs = [], None, {}
+    for row in rows:
+        say(f"a head every {slot_ms / 1000:g} s: {row.name}")
+        try:
+            found, point, config = moving(work, row, seconds, slot_ms, transactions, say)
+        except (Failed, OSError) as failed:
+            found, point, config = None, {"failed": str(failed)}, {}
+        workload, configs = found or workload, configs | config
+        samples.append({"row": row.key, "round": 0} | point)
+    if workload is None:
+        raise SystemExit("no server answered before a chain that moves")
+    workload.title = f"A provider's mix, warm, a new head every {slot_ms / 1000:g} s"
+    workload.note = "In every second slot two blocks give way to three others."
+    return section(workload, {}, samples) | {"slot_ms": slot_ms}, configs

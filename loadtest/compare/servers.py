@@ -1,0 +1,287 @@
+"""What is compared: each a server of its own before the same node, as its documentation
+says that it is set best for this.
+
+One worker on one core. Where a server can keep what does not change, it is told to keep
+it for an hour if the node's answers never change here (`Stage.slot_ms` is 0), and for as
+long as it can be right if they do: a second where it can't know of a new head.
+"""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import load
+import proxying_stack as envoys
+from caching_coders import GZIP_1, OPEN_FILES, any_id, proxy_cache
+from peers import Blutgang, HAProxy, Proxyd, Varnish
+from stack import BROTLI, BROTLI_MODULE, MODULE, NGINX, PASS, WORKER_CORE, Coder, Nginx, gzip_coder
+
+OURS, THEIRS, CONTROL = "ours", "theirs", "control"
+
+
+@dataclass
+class Stage:
+    """Before what a server is put: the node, whose slots pass by themselves or not."""
+
+    work: Path
+    port: int
+    slot_ms: int = 0
+    core: int | None = WORKER_CORE
+
+    @property
+    def is_moving(self):
+        return self.slot_ms > 0
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    name: str
+    kind: str
+    start: object
+    # why it can't be had here, or nothing
+    missing: object
+    coding: str = "gzip"
+    # Whether answers may come from a cache: of calls, of GETs.
+    keeps: str = ""
+    told: str = ""
+
+
+class Server:
+    """A running one: where it is, what it takes, what it was told."""
+
+    def __init__(self, row, process, config, pids):
+        self.row, self.process, self.config = row, process, config
+        self.host, self.port, self.roots = "127.0.0.1", process.port, pids
+
+    def pids(self):
+        return [pid for root in self.roots for pid in family(root)]
+
+    def cpu_ns(self):
+        return sum(load.process_ns(pid) for pid in self.pids())
+
+    def resident_kb(self):
+        return sum(envoys.resident(pid) for pid in self.pids())
+
+    def complaints(self):
+        return self.process.complaints()
+
+    def close(self):
+        self.process.__exit__(None, None, None)
+
+
+class Given:
+    """A server that somebody else runs: what it takes can't be told."""
+
+    roots = ()
+    config = "not known: it was given by its address"
+
+    def __init__(self, row, host, port):
+        self.row, self.host, self.port = row, host, port
+
+    def cpu_ns(self):
+        return None
+
+    def resident_kb(self):
+        return None
+
+    def complaints(self):
+        return ""
+
+    def close(self):
+        pass
+
+
+def family(pid):
+    """A process and all that it has started."""
+    found = [pid]
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            found += family(int(child))
+    return found
+
+
+# --- nginx
+
+# In the order of docs/caching.md: what never changes, what may be replaced, what hangs on
+# the head.
+def lifetimes(stage):
+    if not stage.is_moving:
+        return {"immutable": "1h", "unfinalized": "1h", "tip": "1h"}
+    slot = stage.slot_ms
+    return {"immutable": "24h", "unfinalized": f"{96 * slot}ms", "tip": f"{slot}ms"}
+
+
+def followed(stage):
+    return f"http://127.0.0.1:{stage.port} interval={max(100, stage.slot_ms // 12)}ms"
+
+
+def our_nginx(stage):
+    valid = " ".join(f"sszip_cache_valid {c} {t};" for c, t in lifetimes(stage).items())
+    head = f" sszip_cache_head {followed(stage)};" if stage.is_moving else ""
+    return Coder(
+        "sszip",
+        "sszip on; sszip_ssz on; sszip_types application/json; sszip_min_length 1000; "
+        f"sszip_cache on; sszip_cache_namespace mainnet; {valid}{head}",
+        "gzip",
+        http="sszip_cache_memory 256m; sszip_cache_path @PREFIX@/cache max_size=4g memory=256m;",
+        module=MODULE,
+    )
+
+
+def short(coder, stage):
+    """nginx's cache can't know of a new head, and so keeps nothing longer than a second; of
+    many that miss one asks."""
+    valid = "1s" if stage.is_moving else "1h"
+    lock = " proxy_cache_lock on; proxy_cache_use_stale updating;"
+    # a key, which is a batch here, has to have room in it
+    lock += " proxy_buffer_size 64k; proxy_busy_buffers_size 128k;"
+    text = coder.directives.replace("proxy_cache_valid 200 1h;", f"proxy_cache_valid 200 {valid};")
+    return replace(coder, directives=text + lock)
+
+
+def nginx(row, coder):
+    def start(stage):
+        made = coder(stage) if callable(coder) else coder
+        one = Nginx(stage.work, row, stage.port, {"/": made}, core=stage.core)
+        return one, (one.prefix / "nginx.conf").read_text(), [one.process.pid]
+
+    return start
+
+
+# --- Envoy
+
+
+def envoy(make):
+    def start(stage):
+        one = envoys.Envoy(stage.work, make(stage), stage.port, core=stage.core)
+        text = (one.prefix / "envoy.json").read_text()
+        if one.daemon:
+            text += "\n\n# sszip-cached\n" + (one.prefix / "cached.toml").read_text()
+        return one, text, [one.process.pid] + ([one.daemon.pid] if one.daemon else [])
+
+    return start
+
+
+def ours_in_envoy(stage):
+    return {
+        "cache": True,
+        "cache_namespace": "mainnet",
+        "cache_valid": [[c, t] for c, t in lifetimes(stage).items()],
+        "ssz": True,
+    }
+
+
+def our_module(stage):
+    settings = ours_in_envoy(stage) | {
+        "cache_memory": "256m",
+        "cache_path": "@PREFIX@/cache max_size=4g memory=256m",
+    }
+    if stage.is_moving:
+        settings["cache_head"] = followed(stage)
+    return envoys.sszip("sszip", **settings)
+
+
+def our_wasm(stage):
+    row = envoys.wasm("Wasm", **ours_in_envoy(stage))
+    if not stage.is_moving:
+        return row
+    url, _, interval = followed(stage).partition(" interval=")
+    head = {"namespace": "mainnet", "url": url, "interval": interval}
+    told = "[[head]]\n" + "".join(f'{name} = "{value}"\n' for name, value in head.items())
+    return replace(row, told=told)
+
+
+# --- which there are
+
+
+def there(*files, remedy):
+    def missing():
+        return [f"{f} is missing: {remedy}" for f in files if not Path(f).exists()]
+
+    return missing
+
+
+def program(peer):
+    def start(stage):
+        one = peer(stage.work, stage.port, stage.slot_ms, stage.core)
+        return one, one.config, [one.process.pid]
+
+    def missing():
+        found = peer.program()
+        return [] if found and shutil.which(found) else [peer.remedy]
+
+    return start, missing
+
+
+NGINX_IS = there(NGINX, remedy="apt-get install nginx")
+OURS_IS = there(NGINX, MODULE, MODULE.with_name("libsszip_owner.so"), remedy="make build")
+ENVOY_IS = there(envoys.ENVOY, remedy="scripts/setup run")
+MODULE_IS = there(envoys.ENVOY, envoys.MODULE, remedy="scripts/setup run, make build")
+WASM_IS = there(envoys.ENVOY, envoys.WASM, envoys.CACHED, remedy="scripts/setup run, make build")
+BROTLI_IS = there(NGINX, BROTLI_MODULE, remedy="apt-get install libnginx-mod-http-brotli-filter")
+
+KEEPS_CALLS, KEEPS_GETS = "calls and GETs", "GETs"
+
+
+def plain_cache(stage):
+    return short(proxy_cache("proxy_cache, gzip 1", f"{GZIP_1} {OPEN_FILES}", "gzip"), stage)
+
+
+def ids_cache(stage):
+    return short(any_id("proxy_cache, ids, gzip 1", f"{GZIP_1} {OPEN_FILES}", "gzip"), stage)
+
+
+def compressor(_):
+    return envoys.compressor("compressor", "BEST_SPEED")
+
+
+ROWS = [
+    Row("sszip-nginx", "sszip in nginx", OURS, nginx("sszip", our_nginx), OURS_IS,
+        keeps=KEEPS_CALLS),
+    Row("sszip-envoy", "sszip in Envoy", OURS, envoy(our_module), MODULE_IS, keeps=KEEPS_CALLS),
+    Row("sszip-wasm", "sszip in Envoy, Wasm", OURS, envoy(our_wasm), WASM_IS, keeps=KEEPS_CALLS),
+    Row("nginx-gzip-1", "nginx gzip 1", THEIRS, nginx("gzip-1", gzip_coder(1)), NGINX_IS),
+    Row("nginx-gzip-6", "nginx gzip 6", THEIRS, nginx("gzip-6", gzip_coder(6)), NGINX_IS),
+    Row("proxy-cache", "nginx proxy_cache + gzip 1", THEIRS, nginx("proxy-cache", plain_cache),
+        NGINX_IS, keeps=KEEPS_CALLS,
+        told="The body is the key, so another id is another entry."),
+    Row("proxy-cache-ids", "nginx proxy_cache, ids replaced, + gzip 1", THEIRS,
+        nginx("proxy-cache-ids", ids_cache), NGINX_IS, keeps=KEEPS_CALLS,
+        told="The id is taken out of the key by a regular expression, and put into the answer by "
+        "sub_filter: what stock nginx can do to hit under any id, if calls come one by one."),
+    Row("brotli", "nginx brotli 4", THEIRS, nginx("brotli", BROTLI), BROTLI_IS, coding="br"),
+    Row("varnish", "Varnish, gzip 1", THEIRS, *program(Varnish), keeps=KEEPS_GETS,
+        told="Calls pass: a POST has no key without a module that Debian has not (bodyaccess)."),
+    Row("haproxy", "HAProxy, gzip", THEIRS, *program(HAProxy)),
+    Row("envoy-gzip", "Envoy's compressor, BEST_SPEED", THEIRS, envoy(compressor), ENVOY_IS),
+    Row("blutgang", "blutgang", THEIRS, *program(Blutgang), coding="", keeps=KEEPS_CALLS,
+        told="It compresses nothing."),
+    Row("proxyd", "proxyd", THEIRS, *program(Proxyd), coding="", keeps=KEEPS_CALLS,
+        told="It compresses nothing, and keeps eight methods that never change."),
+    Row("pass", "nginx, nothing on", CONTROL, nginx("pass", PASS), NGINX_IS, coding=""),
+]
+
+
+def start(row, stage):
+    process, config, pids = row.start(stage)
+    return Server(row, process, config, pids)
+
+
+def versions():
+    said = {}
+    for name, command in (
+        ("nginx", [NGINX, "-v"]),
+        *((peer.__name__, [peer.program(), peer.asked_version]) for peer in (Varnish, HAProxy, Blutgang)),
+    ):
+        try:
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        except OSError:
+            continue
+        if found := re.search(r"\d+\.\d+(\.\d+)?[-+~\w.]*", done.stdout + done.stderr):
+            said[name] = found.group()
+    if envoys.ENVOY.is_file():
+        said["Envoy"] = envoys.version().split("/")[1]
+    return said

@@ -1,0 +1,125 @@
+"""Servers before one node, all of them up at once, and measured in turn.
+
+Rounds are interleaved: each workload goes through all servers, each time beginning with
+another, before the next round comes; ratios are taken within a round.
+"""
+
+import checking
+import driving
+import servers
+from stack import LOAD_CORE, Node
+
+
+class Stage:
+    """A node and a server of each row. One that does not start is left out, and said."""
+
+    def __init__(self, work, name, ground, rows, say, slot_ms=0, core=0):
+        self.work, self.say, self.rows = work / name, say, []
+        self.work.mkdir(parents=True)
+        # nginx's worker may run as another user and has to reach its folders
+        self.work.chmod(0o755)
+        self.node = Node(self.work, ground.folders, LOAD_CORE, ground.options)
+        self.servers, self.absent, self.files = {}, {}, {}
+        stage = servers.Stage(self.work, self.node.port, slot_ms, core)
+        try:
+            for row in rows:
+                try:
+                    self.servers[row.key] = servers.start(row, stage)
+                    self.rows.append(row)
+                except (SystemExit, OSError) as failed:
+                    self.absent[row.key] = str(failed)[-500:]
+                    say(f"{row.name} does not start: {str(failed)[-200:]}")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers.values():
+            server.close()
+        self.node.__exit__()
+
+    def configs(self):
+        return {key: server.config for key, server in self.servers.items()}
+
+    def complaints(self):
+        said = {key: server.complaints() for key, server in self.servers.items()}
+        return {key: text[-2000:] for key, text in said.items() if text}
+
+    def file(self, workload, row):
+        """What wrk reads; a row asks for its coding where the workload is of coded
+        answers."""
+        coding = coding_of(workload, row)
+        key = workload.name, coding
+        if key not in self.files:
+            self.files[key] = self.work / f"{workload.name}-{coding or 'identity'}.calls"
+            workload.write(self.files[key], coding)
+        return self.files[key]
+
+    def verify(self, workload):
+        """Of each row, what it answered rightly and wrongly before there is load."""
+        found = {}
+        for row in self.rows:
+            server = self.servers[row.key]
+            found[row.key] = checking.verify(
+                server, workload, ("127.0.0.1", self.node.port), coding_of(workload, row)
+            )
+            found[row.key]["expected"] = checking.expected(found[row.key], workload)
+            if found[row.key]["wrong"]:
+                self.say(f"{row.name}, {workload.name}: {said_of(found[row.key])}")
+        return found
+
+    def closed(self, workload, rounds, seconds, warm=1, before=None):
+        """A section: everything of a workload. `before`: called around each point."""
+        self.say(workload.title)
+        verified = self.verify(workload)
+        if warm:
+            for row in self.rows:
+                attempt(lambda row=row: self.point(row, workload, warm, 0), self.say, row)
+        samples = []
+        for turn in range(rounds):
+            first = turn % len(self.rows)
+            for row in self.rows[first:] + self.rows[:first]:
+                point = attempt(
+                    lambda row=row, turn=turn: (before or self.point)(row, workload, seconds, turn),
+                    self.say, row,
+                )
+                samples.append({"row": row.key, "round": turn} | point)
+        return section(workload, verified, samples)
+
+    def point(self, row, workload, seconds, turn):
+        return driving.closed(
+            self.servers[row.key], workload, self.file(workload, row), seconds,
+            self.node.port, 997 * turn,
+        )
+
+
+def section(workload, verified, samples):
+    return {
+        "title": workload.title,
+        "note": workload.note,
+        "connections": workload.connections,
+        "calls": len(workload.calls),
+        "verified": verified,
+        "samples": samples,
+    }
+
+
+def attempt(measured, say, row):
+    """A measurement, or why there is none: the others are to be had all the same."""
+    try:
+        return measured()
+    except (driving.Failed, OSError) as failed:
+        say(f"{row.name}: {failed}")
+        return {"failed": str(failed)}
+
+
+def coding_of(workload, row):
+    return row.coding or "gzip" if workload.coding else ""
+
+
+def said_of(found):
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found["kinds"].items()))
+    return f"{found['wrong']} of {found['asked']} answers were wrong: {kinds}"

@@ -1,0 +1,249 @@
+"""What the nodes have to answer, and the workloads over it."""
+
+import json
+from dataclasses import dataclass, field
+
+
+import asking
+import calls
+from calls import Workload, compact
+from stack import ROOT
+
+# Bodies as Erigon's experiment asks for them (a block with its transactions), its first
+# transactions only, and a block's traces.
+SMALL, LARGE = 30_000, 246_000
+BULK = 5_000_000
+BLOCK = "eth_getBlockByNumber"
+TRACES = "trace_block"
+# What nobody has asked before: a method of its own each, since the node answers those by
+# the method alone.
+UNSEEN_SMALL, UNSEEN_LARGE, UNSEEN_BULK = (
+    "eth_getBlockReceipts", "eth_getBlockByHash", "debug_traceBlockByHash"
+)
+PAGE = "/eth/v2/beacon/blocks/7109344"
+RECORDED_PAGE = "beacon/block_capella_7109344.json"
+SSZ_FIRST = "application/octet-stream;q=1,application/json;q=0.9"
+
+
+@dataclass
+class Ground:
+    """A node's options and folders, and what is asked of it."""
+
+    options: list
+    folders: list
+    workloads: list = field(default_factory=list)
+    source: str = ""
+
+
+def load(folder):
+    """All recorded pairs of a corpus."""
+    return [
+        (str(file.relative_to(folder)), pair)
+        for file in sorted(folder.rglob("*.json"))
+        for pair in json.loads(file.read_bytes())
+        if "response" in pair
+    ]
+
+
+def save(folder, name, pairs):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(compact(pairs))
+
+
+def results(pairs, method):
+    return [
+        pair
+        for _, pair in pairs
+        if isinstance(pair["request"], dict)
+        and pair["request"]["method"] == method
+        and pair["response"].get("result")
+    ]
+
+
+def nearest(pairs, size):
+    return min(pairs, key=lambda p: abs(len(compact(p["response"])) - size))
+
+
+def shortened(pair, member, size, params):
+    """A recorded answer with so many of its members as make this size."""
+    response = pair["response"]
+    whole = response["result"]
+    many = whole if member is None else whole[member]
+    kept, total = [], 0
+    for one in many:
+        if total >= size:
+            break
+        kept.append(one)
+        total += len(compact(one)) + 1
+    result = kept if member is None else whole | {member: kept}
+    return {
+        "request": pair["request"] | {"params": params},
+        "response": response | {"result": result},
+    }
+
+
+def still(work, corpus):
+    """A node whose answers never change: recorded ones, or the sample of the replay node's
+    where there is no corpus."""
+    if not corpus.is_dir():
+        return Ground([], [], source="sample")
+    pairs = load(corpus)
+    by_method, added = calls.of_pairs(pairs)
+    blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
+    large = nearest(blocks, LARGE)
+    small = shortened(large, "transactions", SMALL, ["0x1", True])
+    traces = max(results(pairs, TRACES), key=lambda p: len(compact(p["response"])))
+    folder = work / "still"
+    save(folder, "added.json", [*added, small, traces])
+    wanted = {*calls.PROVIDER}
+    save(folder, "recorded.json", [
+        pair for _, pair in pairs
+        if isinstance(pair["request"], dict) and pair["request"]["method"] in wanted
+    ])
+    options, page = [], corpus.parent / RECORDED_PAGE
+    if page.is_file():
+        value = json.loads(page.read_bytes())
+        answer = {"version": value["version"], "execution_optimistic": False, "finalized": True}
+        file = work / "block.json"
+        file.write_bytes(compact(answer | {"data": value["data"]}))
+        options = ["--beacon", "json", "--page", f"{PAGE}={file}"]
+    recorded = [
+        closed_over("block-30", "A block of 30 KB, new ids", [small]),
+        closed_over("block-246", "A block of 246 KB, new ids", [large]),
+        closed_over("trace", "trace_block of 1.1 MB, new ids", [traces]),
+    ]
+    return Ground(
+        options, [folder], recorded + mixed(by_method, small) + (ssz(PAGE) if options else []),
+        "Recorded from Ethereum mainnet nodes (erigontech/rpc-tests, integration/mainnet).",
+    )
+
+
+def sampled(port):
+    """The same workloads of a node that is asked what it has: the sample, or any other."""
+    with asking.Peer("127.0.0.1", port) as peer:
+        return asked(peer)
+
+
+def asked(peer):
+    by_method = calls.discovered(peer)
+    blocks = by_method[BLOCK]
+    sized = sorted(blocks, key=lambda c: len(peer.ask(c.sent()).content))
+    of = [
+        Workload("block-30", "A short block, new ids", [sized[len(sized) // 3]]),
+        Workload("block-246", "A long block, new ids", [sized[-1]]),
+    ]
+    head = "/eth/v2/beacon/blocks/head"
+    pages = ssz(head) if peer.ask(path=head).status == 200 else []
+    return of + mixed_of(by_method, sized[len(sized) // 3]) + pages
+
+
+def closed_over(name, title, pairs):
+    of = [calls.call(p["request"]["method"], p["request"]["params"]) for p in pairs]
+    return Workload(name, title, of)
+
+
+def mixed(by_method, small):
+    return mixed_of(by_method, calls.call(small["request"]["method"], small["request"]["params"]))
+
+
+def mixed_of(by_method, small):
+    of, order = calls.ordered(by_method)
+    return [
+        Workload("identity", "A block of 30 KB to a client that takes no gzip", [small], coding=""),
+        Workload("mix", "A provider's mix, warm, new ids", of, order),
+        Workload("batch", "Batches of 10 to 100 calls, as ethers makes them", calls.batches(by_method),
+                 connections=16),
+    ]
+
+
+def ssz(path):
+    return [
+        Workload(
+            "ssz", "A Beacon block as SSZ, of a node that has JSON only", [calls.get(path)],
+            media=SSZ_FIRST,
+            note="Who can't make SSZ sends the JSON, which Accept allows.",
+        )
+    ]
+
+
+def unseen(work, corpus, port=None):
+    """A node that goes by the method alone, asked for what nobody has asked before."""
+    pairs = load(corpus) if corpus.is_dir() else sample(port)
+    receipts = max(results(pairs, "eth_getBlockReceipts"), key=lambda p: len(compact(p["response"])))
+    blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
+    block = nearest(blocks, LARGE)
+    folder = work / "unseen"
+    save(folder, "answers.json", [
+        shortened(receipts, None, SMALL, []),
+        named(block, UNSEEN_LARGE),
+        named(bulk(pairs), UNSEEN_BULK),
+    ])
+    hash = calls.keyed_hash()
+    hot = calls.call(UNSEEN_SMALL, ["0x" + "cd" * 32])
+    return Ground(["--lenient"], [folder], [
+        Workload("cold-30", "Misses: receipts of 30 KB that nobody asked for before",
+                 [calls.call(UNSEEN_SMALL, [hash])]),
+        Workload("cold-246", "Misses: blocks of 246 KB that nobody asked for before",
+                 [calls.call(UNSEEN_LARGE, [hash, True])]),
+        Workload("large", "The same 30 KB over and over, while misses of 5 MB are under way", [hot],
+                 connections=8),
+        Workload("bulk", "Misses of 5 MB", [calls.call(UNSEEN_BULK, [hash])], connections=1),
+    ])
+
+
+def named(pair, method):
+    return {"request": {"jsonrpc": "2.0", "id": 1, "method": method, "params": []},
+            "response": pair["response"]}
+
+
+def bulk(pairs):
+    """Different recorded results in one array."""
+    found, total = [], 0
+    for _, pair in sorted(pairs, key=lambda p: -len(compact(p[1]["response"]))):
+        if isinstance(pair["response"], dict) and pair["response"].get("result"):
+            found.append(pair["response"]["result"])
+            total += len(compact(found[-1]))
+            if total >= BULK:
+                break
+    return {"request": {}, "response": {"jsonrpc": "2.0", "id": 1, "result": found}}
+
+
+def sample(port):
+    """Pairs of the replay node's sample, for where nothing was recorded."""
+    with asking.Peer("127.0.0.1", port) as peer:
+        found = calls.discovered(peer)
+        pairs = []
+        for method in ("eth_getBlockReceipts", BLOCK, "debug_traceBlockByHash"):
+            for one in found.get(method, []):
+                answer = peer.ask(one.sent()).value()
+                pairs.append((method, {"request": json.loads(one.sent()), "response": answer}))
+        return pairs
+
+
+def witness(size):
+    return Ground(["--witness", size], [], [
+        Workload("witness", f"debug_executionWitness of {size}B, one at a time",
+                 [calls.call("debug_executionWitness", ["0x1406f40"])], connections=1)
+    ])
+
+
+def chain(transactions):
+    """A chain that moves when it is told to: the same for every server."""
+    return Ground(["--chain", "--chain-transactions", str(transactions), "--seed", "7"], [])
+
+
+def following(port):
+    with asking.Peer("127.0.0.1", port) as peer:
+        by_method = calls.discovered(peer)
+    of, order = calls.ordered(by_method)
+    return Workload("head", "A provider's mix, new ids, a new head each slot", of, order)
+
+
+def audited(workload):
+    """Calls that an auditor asks in turn: those about the head more often than by the mix."""
+    light = [c for c in workload.calls if not c.name.startswith("debug_")]
+    heads = [c for c in light if b"latest" in c.body or c.name == "eth_blockNumber"]
+    return [one for pair in zip(light, heads * len(light), strict=False) for one in pair]
+
+
+CORPUS = ROOT.parent / "shared/corpus/execution"
