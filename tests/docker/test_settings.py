@@ -1,0 +1,53 @@
+"""A node below a path, and one over TLS, by each image: what its entry point makes of them is served."""
+
+import json
+
+import pytest
+
+from asked import CALLS, ask, call
+from stack import TAG, docker, free_ports, wait_for
+
+IMAGES = {"nginx": (8545,), "envoy": (8546, 8547)}
+
+
+@pytest.fixture
+def run(stack):
+    """Runs an image in the stack's network; gives the URLs of its proxies."""
+    found = []
+
+    def start(image, url, *options):
+        ports = dict(zip(IMAGES[image], free_ports(len(IMAGES[image])), strict=True))
+        published = [each for inside, outside in ports.items() for each in ("--publish", f"127.0.0.1:{outside}:{inside}")]
+        started = docker(
+            "run", "--detach", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp", "--network", f"{stack.project}_default",
+            "--env", f"NODE_URL={url}", "--env", "CACHE_OWNER=off", *published, *options, f"sszip-{image}:{TAG}",
+        )
+        one = started.stdout.strip()
+        found.append(one)
+
+        def healthy():
+            state = json.loads(docker("inspect", one).stdout)[0]["State"]
+            assert state["Running"], docker("logs", one).stderr
+            return state["Health"]["Status"] == "healthy"
+
+        wait_for(f"{image} is healthy", healthy)
+        return [f"http://127.0.0.1:{port}" for port in ports.values()]
+
+    yield start
+    for one in found:
+        docker("rm", "--force", one)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_node_below_a_path(stack, run, image):
+    for url in run(image, "http://node:9545/rpc/v1"):
+        for method, params in CALLS[:4]:
+            asked = call(method, params, "x")
+            assert ask(url, asked, "gzip").json() == ask(stack.url("node"), asked).json()
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_node_over_tls(run, image):
+    """Nobody listens there: it starts, and says that the node is away."""
+    for url in run(image, "https://node.example:1443/rpc", "--add-host", "node.example:127.0.0.1"):
+        assert ask(url, call("eth_chainId", [])).status in (502, 503)
