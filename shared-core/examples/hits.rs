@@ -45,7 +45,7 @@ fn main() {
         }
         name => {
             let mut known = SETTINGS.iter().filter(|(known, _)| *known == name);
-            (*known.next().unwrap()).1.to_owned()
+            known.next().unwrap().1.to_owned()
         }
     };
     let calls = calls.unwrap().parse().unwrap();
