@@ -51,7 +51,7 @@ server {
     }
     location = /part { sszip off; sszip_cache off; proxy_pass http://@origin@; }
 }
-charset_map utf-8 koi8-r { 30 30; }
+charset_map koi8-r utf-8 { C0 D18E; }
 """
 
 # what is another's on a hit: the cache's own, and how the body is sent; an answer to a call has what browsers and
