@@ -256,6 +256,7 @@ def main():
             results = measure(args, plan, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    results = report.without_places(results, work, ROOT)
     results["seconds"] = time.monotonic() - began
     results["goals"] = list(report.goals(results))
     out.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ p { max-width: 72ch; } small, .soft { color: var(--soft); }
 nav { columns: 260px; margin: 1em 0; } nav a { display: block; } a { color: var(--ours); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(300px, 100%), 1fr));
   gap: 20px; align-items: start; margin: 12px 0; }
-figure { margin: 0; background: var(--panel); border-radius: 8px; padding: 12px; }
+figure { margin: 0; max-width: 560px; background: var(--panel); border-radius: 8px; padding: 12px; }
 figcaption { font-weight: 600; margin-bottom: 6px; } figcaption small { display: block;
   font-weight: 400; }
 svg { width: 100%; max-width: 480px; height: auto; display: block; }

@@ -82,7 +82,7 @@ sub vcl_backend_response {{
         )
 
     def command(self):
-        options = f"-F -j none -n {self.prefix}/work -a 127.0.0.1:{self.port} -T none"
+        options = f"-F -j none -n {self.prefix}/state -a 127.0.0.1:{self.port} -T none"
         options += f" -f {self.prefix}/default.vcl -s malloc,256m -p gzip_level=1"
         self.config += f"\n# varnishd {options}\n"
         return [self.program(), *options.split()]

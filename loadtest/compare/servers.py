@@ -257,11 +257,11 @@ ROWS = [
         told="Calls pass: a POST has no key without a module that Debian has not (bodyaccess)."),
     Row("haproxy", "HAProxy, gzip", THEIRS, *program(HAProxy)),
     Row("envoy-gzip", "Envoy's compressor, BEST_SPEED", THEIRS, envoy(compressor), ENVOY_IS),
-    Row("blutgang", "blutgang", THEIRS, *program(Blutgang), coding="", keeps=KEEPS_CALLS,
+    Row("blutgang", "blutgang, uncompressed", THEIRS, *program(Blutgang), coding="", keeps=KEEPS_CALLS,
         told="It compresses nothing."),
-    Row("proxyd", "proxyd", THEIRS, *program(Proxyd), coding="", keeps=KEEPS_CALLS,
+    Row("proxyd", "proxyd, uncompressed", THEIRS, *program(Proxyd), coding="", keeps=KEEPS_CALLS,
         told="It compresses nothing, and keeps eight methods that never change."),
-    Row("pass", "nginx, nothing on", CONTROL, nginx("pass", PASS), NGINX_IS, coding=""),
+    Row("pass", "nginx, nothing on, uncompressed", CONTROL, nginx("pass", PASS), NGINX_IS, coding=""),
 ]
 
 

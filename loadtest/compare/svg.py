@@ -50,7 +50,7 @@ def lines(title, x_unit, y_unit, series, log_x=True, log_y=False):
     points = [p for of in series.values() for p in of]
     if not points:
         return ""
-    left, right, top, height = 46, 8, 10, 190
+    left, right, top, height = 46, 18, 10, 190
     x_of = scale([x for x, _ in points], left, WIDTH - right, log_x)
     lowest = [] if log_y else [0]
     y_of = scale([y for _, y in points] + lowest, top + height, top, log_y)

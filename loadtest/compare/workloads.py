@@ -16,9 +16,9 @@ BULK = 5_000_000
 BLOCK = "eth_getBlockByNumber"
 TRACES = "trace_block"
 # What nobody has asked before: a method of its own each, since the node answers those by
-# the method alone.
+# the method alone. An uncle is a block, too.
 UNSEEN_SMALL, UNSEEN_LARGE, UNSEEN_BULK = (
-    "eth_getBlockReceipts", "eth_getBlockByHash", "debug_traceBlockByHash"
+    "eth_getUncleByBlockHashAndIndex", "eth_getBlockByHash", "debug_traceBlockByHash"
 )
 PAGE = "/eth/v2/beacon/blocks/7109344"
 RECORDED_PAGE = "beacon/block_capella_7109344.json"
@@ -64,21 +64,18 @@ def nearest(pairs, size):
     return min(pairs, key=lambda p: abs(len(compact(p["response"])) - size))
 
 
-def shortened(pair, member, size, params):
-    """A recorded answer with so many of its members as make this size."""
+def shortened(pair, size, params):
+    """A recorded block with so many of its transactions as make this size."""
     response = pair["response"]
-    whole = response["result"]
-    many = whole if member is None else whole[member]
     kept, total = [], 0
-    for one in many:
+    for one in response["result"]["transactions"]:
         if total >= size:
             break
         kept.append(one)
         total += len(compact(one)) + 1
-    result = kept if member is None else whole | {member: kept}
     return {
         "request": pair["request"] | {"params": params},
-        "response": response | {"result": result},
+        "response": response | {"result": response["result"] | {"transactions": kept}},
     }
 
 
@@ -91,7 +88,7 @@ def still(work, corpus):
     by_method, added = calls.of_pairs(pairs)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     large = nearest(blocks, LARGE)
-    small = shortened(large, "transactions", SMALL, ["0x1", True])
+    small = shortened(large, SMALL, ["0x1", True])
     traces = max(results(pairs, TRACES), key=lambda p: len(compact(p["response"])))
     folder = work / "still"
     save(folder, "added.json", [*added, small, traces])
@@ -169,20 +166,19 @@ def ssz(path):
 def unseen(work, corpus, port=None):
     """A node that goes by the method alone, asked for what nobody has asked before."""
     pairs = load(corpus) if corpus.is_dir() else sample(port)
-    receipts = max(results(pairs, "eth_getBlockReceipts"), key=lambda p: len(compact(p["response"])))
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     block = nearest(blocks, LARGE)
     folder = work / "unseen"
     save(folder, "answers.json", [
-        shortened(receipts, None, SMALL, []),
+        named(shortened(block, SMALL, []), UNSEEN_SMALL),
         named(block, UNSEEN_LARGE),
         named(bulk(pairs), UNSEEN_BULK),
     ])
     hash = calls.keyed_hash()
-    hot = calls.call(UNSEEN_SMALL, ["0x" + "cd" * 32])
+    hot = calls.call(UNSEEN_SMALL, ["0x" + "cd" * 32, "0x0"])
     return Ground(["--lenient"], [folder], [
-        Workload("cold-30", "Misses: receipts of 30 KB that nobody asked for before",
-                 [calls.call(UNSEEN_SMALL, [hash])]),
+        Workload("cold-30", "Misses: blocks of 30 KB that nobody asked for before",
+                 [calls.call(UNSEEN_SMALL, [hash, "0x0"])]),
         Workload("cold-246", "Misses: blocks of 246 KB that nobody asked for before",
                  [calls.call(UNSEEN_LARGE, [hash, True])]),
         Workload("large", "The same 30 KB over and over, while misses of 5 MB are under way", [hot],
@@ -213,7 +209,7 @@ def sample(port):
     with asking.Peer("127.0.0.1", port) as peer:
         found = calls.discovered(peer)
         pairs = []
-        for method in ("eth_getBlockReceipts", BLOCK, "debug_traceBlockByHash"):
+        for method in (BLOCK, "debug_traceBlockByHash"):
             for one in found.get(method, []):
                 answer = peer.ask(one.sent()).value()
                 pairs.append((method, {"request": json.loads(one.sent()), "response": answer}))

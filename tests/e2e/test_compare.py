@@ -24,7 +24,7 @@ SECTIONS = ["mix", "batch", "cold", "stampede", "witness", "head"]
 pytestmark = pytest.mark.once("the comparison starts servers of its own")
 
 
-def run(*arguments, seconds=240):
+def run(*arguments, seconds=600):
     command = [COMPARE / "run", *map(str, arguments)]
     environment = os.environ | {"SSZIP_REPLAY_NODE": BINARY}
     return subprocess.run(
