@@ -31,6 +31,8 @@ from stages import Stage  # noqa: E402
 
 SECTIONS = ["single", "mix", "batch", "identity", "ssz", "trace", "rate", "cold", "large",
             "stampede", "witness", "head"]
+# ... of a quick run, if it is not said which.
+QUICK = [name for name in SECTIONS if name not in ("identity", "trace", "large")]
 # Which workloads of the node whose answers never change a section means.
 STILL = {
     "single": ("block-30", "block-246"),
@@ -67,7 +69,7 @@ def parse(argv):
     if args.rows and args.targets:
         parser.error("--rows are servers that the runner starts: not with --targets")
     args.quick |= args.tiny
-    args.only = args.only or SECTIONS
+    args.only = args.only or (QUICK if args.quick else SECTIONS)
     return args
 
 
@@ -79,12 +81,12 @@ class Plan:
     """How long, and how often."""
 
     def __init__(self, args):
-        self.rounds, self.seconds, self.rate_seconds = 3, 2, 5
-        self.head_seconds, self.slot_ms, self.transactions = 37, 12_000, 150
+        self.rounds, self.seconds, self.rate_seconds = 3, 2, 4
+        self.head_seconds, self.slot_ms, self.transactions = 31, 12_000, 150
         self.clients, self.herds, self.witness, self.witnesses = sections.CLIENTS, 3, "100M", 2
         if args.quick:
             self.rounds, self.seconds, self.rate_seconds = 1, 1, 2
-            self.head_seconds, self.slot_ms, self.transactions = 5, 2_000, 60
+            self.head_seconds, self.slot_ms, self.transactions = 4, 1_500, 60
             self.clients, self.herds, self.witness, self.witnesses = 100, 1, "20M", 1
         if args.tiny:
             self.head_seconds, self.slot_ms, self.clients, self.witness = 3, 1_000, 20, "2M"
@@ -201,9 +203,11 @@ def fixed(args, plan, stage, by_name, results):
         (small, second, f"Erigon's: {second:,} blocks of 30 KB a second"),
         (large, second, f"{second:,} blocks of 246 KB a second"),
     ]
+    if args.quick:
+        del cases[1]
     if "mix" in results["sections"]:
         best, name = best_peer(results)
-        shares = sections.SHARES[:1] if args.tiny else sections.SHARES
+        shares = sections.SHARES[1:2] if args.quick else sections.SHARES
         for share in shares:
             rate = max(1, best * share / 100)
             cases.append((by_name["mix"], rate,

@@ -76,7 +76,7 @@ class Stage:
         self.say(workload.title)
         verified = self.verify(workload)
         if warm:
-            for row in self.rows:
+            for row in (row for row in self.rows if row.keeps):
                 attempt(lambda row=row: self.point(row, workload, warm, 0), self.say, row)
         samples = []
         for turn in range(rounds):
