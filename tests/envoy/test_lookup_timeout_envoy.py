@@ -67,3 +67,22 @@ def test_a_daemon_that_takes_its_time(make, origin, daemon):
         assert node.count() == before + asked
         # what was learnt of a daemon that is slow is forgotten
         time.sleep(0.3)
+
+
+def test_hundreds_whose_time_is_over_at_once(make, origin, daemon):
+    """A daemon that says nothing more: a sandbox has a stack for only so many at a time."""
+    node = Node({"eth_getBlockByHash": LARGE})
+    origin.answers(node)
+    envoy = make(cache_lookup_timeout="1s")
+    envoy.wait_for(lambda: hits(envoy, [1]), "a hit")
+    got = []
+    threads = [threading.Thread(target=lambda n=n: got.append(envoy.post("/", by_hash(n)))) for n in range(1000, 1600)]
+    stop(daemon.process.pid)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+    assert [(answer.status, LARGE in answer.decoded) for answer in got] == [(200, True)] * len(threads)

@@ -137,6 +137,15 @@ def test_trailers_do_not_harm_a_held_body(envoy, origin):
 
 def test_many_ask_for_one_thing_at_a_time(envoy, origin):
     """One asks the node, on whatever worker; the others wait for its answer."""
+    many_ask(envoy, origin, 20)
+
+
+def test_a_worker_has_hundreds_wait_for_one_thing(start_envoy, origin):
+    """A sandbox that told so many to go on in one call had no stack left, and failed."""
+    many_ask(start_envoy([route("/herd", {"cache": True}), route("/")], workers=1), origin, 600)
+
+
+def many_ask(envoy, origin, clients):
     late = envoy.late()
     go_on = threading.Event()
     body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'
@@ -144,7 +153,7 @@ def test_many_ask_for_one_thing_at_a_time(envoy, origin):
                     Until(go_on), body])  # fmt: skip
     asked = (
         b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x'
-        + b"ab" * 32
+        + b"%064x" % clients
         + b'",true]}'
     )
     got = []
@@ -155,16 +164,16 @@ def test_many_ask_for_one_thing_at_a_time(envoy, origin):
             response = connection.exchange("/herd", method="POST", headers=headers, body=asked)
         got.append((response.status, response.decoded))
 
-    threads = [threading.Thread(target=ask) for _ in range(20)]
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
     for thread in threads:
         thread.start()
     envoy.wait_for(lambda: origin.received(), "the node to be asked")
     active = "http.test.downstream_rq_active"
-    envoy.wait_for(lambda: envoy.stats(f"^{active}$")[active] == 20, "all to wait")
+    envoy.wait_for(lambda: envoy.stats(f"^{active}$")[active] == clients, "all to wait")
     # for what it finds out
     time.sleep(0.3)
     go_on.set()
     for thread in threads:
         thread.join(30)
-    assert got == [(200, body)] * 20
+    assert got == [(200, body)] * clients
     assert len(origin.received()) <= 1 + envoy.late() - late

@@ -22,6 +22,11 @@ use crate::timers::{Due, Timers};
 /// Gauges say what was so at most that long ago, in milliseconds.
 const SHOWN_EVERY: u64 = 1000;
 
+/// So many streams go on between two calls of the timer. The proxy does what it is told of
+/// other streams than the one that it calls about after the call, each within the one
+/// before: with some two hundred there is no stack left, and the sandbox fails.
+const MOST_AT_ONCE: u32 = 32;
+
 /// As the SDK knows it.
 pub struct Handle(pub Rc<Root>);
 
@@ -47,6 +52,10 @@ pub struct Root {
     called: Cell<u32>,
     /// The stream of which a hook runs: it goes on when that returns.
     hooked: Cell<Option<u32>>,
+    /// How many may still go on before the timer's next call.
+    room: Cell<u32>,
+    /// Some wait for that call.
+    is_put_off: Cell<bool>,
     /// Of what its requests come to.
     pub metrics: Metrics,
 }
@@ -72,6 +81,8 @@ impl Handle {
             calls_at: Cell::new(u64::MAX),
             called: Cell::new(id),
             hooked: Cell::new(None),
+            room: Cell::new(MOST_AT_ONCE),
+            is_put_off: Cell::new(false),
             metrics: Metrics::default(),
         }))
     }
@@ -180,13 +191,17 @@ impl Root {
     /// Its timer.
     pub fn ticked(&self) {
         self.calls(self.id, false);
+        self.room.set(MOST_AT_ONCE);
+        self.is_put_off.set(false);
         let now = abi::monotonic();
-        loop {
+        while self.room.get() > 0 {
             let due = self.timers.borrow_mut().next(now);
             match due {
-                Some(Due::Stream(id, number)) => {
-                    self.of(id, |exchange| exchange.due(number));
-                }
+                Some(Due::Stream(id, number)) => self.of(id, |exchange| {
+                    if exchange.due(number) {
+                        self.takes_room();
+                    }
+                }),
                 Some(Due::Calls) => {
                     self.calls_at.set(u64::MAX);
                     abi::become_context(self.id);
@@ -199,6 +214,8 @@ impl Root {
                     self.set_timer(Due::Gauges, SHOWN_EVERY);
                 }
                 Some(Due::Forgotten) => stream::redirect::forget(),
+                // below, after this call
+                Some(Due::Woken) => {}
                 None => break,
             }
         }
@@ -217,11 +234,34 @@ impl Root {
         }
     }
 
+    /// Whether one more may go on now; the others do by the timer.
+    fn takes_room(&self) -> bool {
+        let room = self.room.get();
+        self.room.set(room.saturating_sub(1));
+        if room == 0 && !self.is_put_off.replace(true) {
+            self.set_timer(Due::Woken, 1);
+        }
+        room > 0
+    }
+
+    /// Who was woken and may go on now.
+    fn next_woken(&self) -> Option<u32> {
+        match self.takes_room() {
+            true => match self.woken.next() {
+                Some(id) => Some(id as u32),
+                None => {
+                    self.room.set(self.room.get() + 1);
+                    None
+                }
+            },
+            false => None,
+        }
+    }
+
     /// After each call: those go on who were woken, and what was asked for is asked of
     /// the store, soon. `context` is the one that was called.
     pub fn settle(&self, context: u32) {
-        while let Some(id) = self.woken.next() {
-            let id = id as u32;
+        while let Some(id) = self.next_woken() {
             match self.hooked.get() == Some(id) {
                 true => self.of(id, Exchange::wakes_soon),
                 false => self.of(id, Exchange::woken),

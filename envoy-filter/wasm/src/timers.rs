@@ -12,6 +12,8 @@ pub enum Due {
     Calls,
     /// A stream, by its context, has its deadline of that number.
     Stream(u32, u64),
+    /// Streams that were woken are to go on.
+    Woken,
     /// The gauges are shown.
     Gauges,
     /// A stream that has ended does not go on as another one.

@@ -240,20 +240,19 @@ impl Exchange {
         self.set_timer_to(1);
     }
 
-    /// A deadline has come.
-    pub fn due(&mut self, number: u64) {
+    /// A deadline has come; whether it still counts.
+    pub fn due(&mut self, number: u64) -> bool {
         if !self.is_timed || number != self.timer {
-            return;
+            return false;
         }
         self.is_timed = false;
-        if self.is_paced {
-            return self.send_paced();
-        }
         match self.state {
+            _ if self.is_paced => self.send_paced(),
             State::Holding => self.release(),
             State::Waiting | State::Purging => self.woken(),
             _ => {}
         }
+        true
     }
 
     /// What went to the node is known now, to logs.
