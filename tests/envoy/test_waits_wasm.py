@@ -3,6 +3,7 @@ there, or who is next. And purges, which are routes."""
 
 import itertools
 import os
+import selectors
 import signal
 import threading
 
@@ -135,6 +136,34 @@ class TestHerds:
         gate.set()
         asking.all()
         assert node.count() == before + 12
+
+
+def test_hundreds_of_hits_of_a_few_answers_are_the_daemons(envoys, node):
+    """Who comes too late for another one's look-up has one of its own, which does not end
+    with the other's request."""
+    envoy = envoys[0]
+    numbers = [next(_numbers) for _ in range(3)]
+    envoy.wait_for(lambda: hits(envoy, numbers), "hits")
+    headers = [("Content-Type", "application/json")]
+    asked = [
+        client.request_bytes("/", method="POST", headers=headers, body=by_hash(numbers[n % 3]))
+        for n in range(32)
+    ]
+    waiting = selectors.DefaultSelector()
+    for request in asked:
+        connection = client.Connection(envoy.port)
+        waiting.register(connection.socket, selectors.EVENT_READ, (connection, request))
+        connection.send(request)
+    for _ in in_vain():
+        before, left = node.count(), 2000
+        while left > 0:
+            for ready, _ in waiting.select(10):
+                connection, request = ready.data
+                assert connection.read("POST").status == 200
+                connection.send(request)
+                left -= 1
+        if node.count() == before:
+            break
 
 
 class TestALeaderThatLeaves:

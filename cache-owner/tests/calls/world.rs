@@ -8,7 +8,7 @@ use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::entry::wire::Encoded;
 use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
-use sszip_core::cache::link::calls::{Bounds, Calls, Ticket};
+use sszip_core::cache::link::calls::{Bounds, Call, Calls, Ticket};
 use sszip_core::cache::link::{Answer, Message};
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::process::flights::{Outcome, Role, Token, Turn};
@@ -118,6 +118,7 @@ pub struct World {
     step: u64,
     now: u64,
     names: usize,
+    ids: Id,
     shelf: Arc<Model>,
     daemon: Option<Daemon>,
     vms: Vec<Vm>,
@@ -126,11 +127,25 @@ pub struct World {
     replies: Vec<(Id, Answer)>,
     /// Whose they are.
     calls: HashMap<Id, (usize, Ticket)>,
+    /// In which client's name, with which they end.
+    own: HashMap<Id, (usize, usize)>,
     head: u64,
     happened: Vec<(u64, Happened)>,
     /// How often something was given, and how often what another sandbox has fetched.
     pub shared: usize,
     pub of_others: usize,
+}
+
+/// A call is on its way to the owner.
+fn send(
+    calls: &mut HashMap<Id, (usize, Ticket)>,
+    requests: &mut Vec<(Id, Message)>,
+    (id, at): (Id, usize),
+    call: Call,
+) {
+    assert!(call.timeout > 0 && call.timeout <= 10_000);
+    calls.insert(id, (at, call.ticket));
+    requests.push((id, call.message));
 }
 
 fn waiter(id: usize) -> Waiter {
@@ -143,12 +158,14 @@ impl World {
             step: 0,
             now: 10_000,
             names: 0,
+            ids: 0,
             shelf: Arc::default(),
             daemon: None,
             vms: Vec::new(),
             requests: Vec::new(),
             replies: Vec::new(),
             calls: HashMap::new(),
+            own: HashMap::new(),
             head: 10,
             happened: Vec::new(),
             shared: 0,
@@ -206,17 +223,18 @@ impl World {
         self.now += 1;
         match step {
             Step::Want(vm, key) => self.want(vm, key),
-            Step::WantAll(vm) => {
+            Step::WantAll(at) => {
                 let name = self.name();
                 let keys = (0..4).map(key).collect();
                 let (step, now) = (self.step, self.now);
-                let vm = &mut self.vms[vm];
+                let vm = &mut self.vms[at];
                 if vm.calls.ask_for_all(keys, &SPACE, waiter(name), now) {
                     vm.batches.insert(name, step);
+                    self.call_own(at, name);
                 }
             }
-            Step::Leave(vm, which) => {
-                let vm = &mut self.vms[vm];
+            Step::Leave(at, which) => {
+                let vm = &mut self.vms[at];
                 let gone = vm
                     .clients
                     .keys()
@@ -225,6 +243,7 @@ impl World {
                 if let Some((gone, client)) = gone.and_then(|gone| vm.clients.remove_entry(&gone)) {
                     vm.shared.forget(waiter(gone));
                     vm.shared.leave(&key(client.key), waiter(gone));
+                    self.ends(at, gone);
                 }
             }
             Step::Deliver(which) => {
@@ -335,6 +354,7 @@ impl World {
             }
         }
         vm.clients.insert(name, client);
+        self.call_own(at, name);
     }
 
     /// As `Exchange::new_fill` does, and the node.
@@ -476,10 +496,35 @@ impl World {
     fn call(&mut self, at: usize) {
         let vm = &self.vms[at];
         while let Some(call) = vm.calls.next(&vm.shared, self.now) {
-            assert!(call.timeout > 0 && call.timeout <= 10_000);
-            let id = self.calls.len() as u64 + (self.step << 32) + (1 << 20) * at as u64;
-            assert!(self.calls.insert(id, (at, call.ticket)).is_none());
-            self.requests.push((id, call.message));
+            self.ids += 1;
+            send(&mut self.calls, &mut self.requests, (self.ids, at), call);
+        }
+    }
+
+    /// What a client asks that is called.
+    fn call_own(&mut self, at: usize, name: usize) {
+        let vm = &self.vms[at];
+        while let Some(call) = vm.calls.next_own(&vm.shared, self.now) {
+            self.ids += 1;
+            self.own.insert(self.ids, (at, name));
+            send(&mut self.calls, &mut self.requests, (self.ids, at), call);
+        }
+    }
+
+    /// A client has gone, with what is asked in its name.
+    fn ends(&mut self, at: usize, name: usize) {
+        let mut ids: Vec<Id> = self
+            .own
+            .extract_if(|_, of| *of == (at, name))
+            .map(|(id, _)| id)
+            .collect();
+        ids.sort_unstable();
+        for id in ids {
+            if let Some((_, ticket)) = self.calls.remove(&id) {
+                self.daemon.iter_mut().for_each(|daemon| daemon.forget(id));
+                let vm = &self.vms[at];
+                vm.calls.ended(&vm.shared, ticket, self.now);
+            }
         }
     }
 
@@ -491,7 +536,7 @@ impl World {
                 let of = (0..4).find(|of| key(*of) == found).unwrap();
                 self.is_right(at, of, began, &entry);
             }
-            return;
+            return self.ends(at, name);
         }
         let Some(turn) = vm.shared.flights.claim(waiter(name)) else {
             return;
@@ -509,6 +554,7 @@ impl World {
             }
             Turn::Landed(Outcome::Alone) => {}
         }
+        self.ends(at, name);
     }
 
     /// Whether who began then may be given that.

@@ -158,15 +158,14 @@ impl Root {
         self.hooked.set(is_hook.then_some(context));
     }
 
-    /// Asks the owner of the store for what was asked of it, in the name of a context,
-    /// with which what it asks for is given up. It is asked soon, by the root, where
-    /// another context is called.
-    pub fn call(&self, context: u32) {
+    /// Asks the owner of the store for what a stream has asked of it, in its name. It is
+    /// asked soon, by the root, where another context is called.
+    pub fn call(&self, stream: u32) {
         let Some(store) = self.store.get() else {
             return;
         };
-        match self.called.get() == context {
-            true => store.call(context, &self.process),
+        match self.called.get() == stream {
+            true => store.call_own(stream, &self.process),
             false => store.stir(),
         }
     }
@@ -205,7 +204,9 @@ impl Root {
                 Some(Due::Calls) => {
                     self.calls_at.set(u64::MAX);
                     abi::become_context(self.id);
-                    self.call(self.id);
+                    if let Some(store) = self.store.get() {
+                        store.call(self.id, &self.process);
+                    }
                     self.questions.ask();
                 }
                 Some(Due::Gauges) => {

@@ -44,22 +44,34 @@ impl Store {
         }
     }
 
-    /// Asks all that is to be asked, in the name of the context that is called.
-    pub fn call(&self, context: u32, process: &Process) {
+    /// Asks all that is to be asked, in the name of the root, which is called.
+    pub fn call(&self, root: u32, process: &Process) {
         self.waits.set(false);
         while let Some(call) = self.calls.next(&process.shared, abi::monotonic()) {
-            match self.ask(&call) {
-                Some(token) => {
-                    let asked = (call.ticket, context);
-                    self.under_way.borrow_mut().insert(token, asked);
-                }
-                None => {
-                    let now = abi::monotonic();
-                    self.calls.not_made(&process.shared, call.ticket, now);
-                }
-            }
+            self.make(&call, root, process);
         }
         self.tell();
+    }
+
+    /// Asks what a stream has asked for itself, in its name. It is called, and what it has
+    /// asked ends with it: so nothing is asked there that others wait for.
+    pub fn call_own(&self, stream: u32, process: &Process) {
+        while let Some(call) = self.calls.next_own(&process.shared, abi::monotonic()) {
+            self.make(&call, stream, process);
+        }
+    }
+
+    fn make(&self, call: &Call, context: u32, process: &Process) {
+        match self.ask(call) {
+            Some(token) => {
+                let asked = (call.ticket, context);
+                self.under_way.borrow_mut().insert(token, asked);
+            }
+            None => {
+                let now = abi::monotonic();
+                self.calls.not_made(&process.shared, call.ticket, now);
+            }
+        }
     }
 
     fn ask(&self, call: &Call) -> Option<u32> {
@@ -107,13 +119,14 @@ impl Store {
         drop(under_way);
         let now = abi::monotonic();
         for ticket in its {
-            self.calls.failed(&process.shared, ticket, now);
+            self.calls.ended(&process.shared, ticket, now);
             self.waits.set(true);
         }
     }
 
     /// Something may be asked that nobody asks yet.
     pub fn stir(&self) {
+        self.calls.disown();
         self.waits.set(true);
     }
 

@@ -50,7 +50,7 @@ impl Owner for Calls {
             waits_in_vain: in_vain,
             missed_event: false,
         };
-        state.ask(Work::new(Job::LookUp(look_up), Some(*namespace)), due);
+        state.ask(Work::own(Job::LookUp(look_up), Some(*namespace)), due);
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Owner for Calls {
             due,
             generation: self.generation(),
         };
-        state.ask(Work::new(job, Some(*namespace)), due);
+        state.ask(Work::own(job, Some(*namespace)), due);
         true
     }
 
@@ -161,7 +161,7 @@ impl Owner for Calls {
             };
             let has_memory = state.asked.try_reserve(1).is_ok();
             if has_memory {
-                state.asked.push_back(Work::new(job, None));
+                state.asked.push_back(Work::own(job, None));
             }
             has_memory
         })

@@ -145,6 +145,8 @@ struct Work {
     waits: bool,
     /// How often it was asked before.
     again: u8,
+    /// Who asks for it is called now: it may be asked in its name.
+    is_own: bool,
 }
 
 /// A call that was made.
@@ -168,6 +170,15 @@ impl Work {
             landing: None,
             waits: false,
             again: 0,
+            is_own: false,
+        }
+    }
+
+    /// What an exchange asks for itself, and does not wait for when it has gone.
+    fn own(job: Job, namespace: Option<Namespace>) -> Self {
+        Self {
+            is_own: true,
+            ..Self::new(job, namespace)
         }
     }
 
@@ -250,6 +261,26 @@ impl Calls {
         }
     }
 
+    /// The next call that who is called now has asked for itself since it was called: what
+    /// may be made in its name, and [ends](Self::ended) with it.
+    pub fn next_own(&self, shared: &Shared, now: u64) -> Option<Call> {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        loop {
+            let work = state.take_own()?;
+            if let Some(call) = self.begin(&mut state, shared, work, now) {
+                return Some(call);
+            }
+        }
+    }
+
+    /// What was asked for is asked in nobody's name, by [`next`](Self::next).
+    pub fn disown(&self) {
+        for work in &mut locked(&self.state).asked {
+            work.is_own = false;
+        }
+    }
+
     /// In how many milliseconds [`next`](Self::next) is to be asked again, if nothing else
     /// happens: calls may be lost. `None`: there are none.
     pub fn next_tick(&self, now: u64) -> Option<u64> {
@@ -266,13 +297,23 @@ impl Calls {
         }
     }
 
-    /// No answer to a call will come: it took too long, could not be made, or went
-    /// with the stream that made it.
+    /// No answer to a call will come: it took too long, or was cut off.
     pub fn failed(&self, shared: &Shared, ticket: Ticket, now: u64) {
         let mut state = locked(&self.state);
         state.pulse.at(now);
         if let Some(UnderWay { work, .. }) = state.under_way.remove(&ticket) {
             state.fail(shared, work);
+        }
+    }
+
+    /// A call has ended with who had made it: nobody can say whether the owner would have
+    /// answered.
+    pub fn ended(&self, shared: &Shared, ticket: Ticket, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if let Some(UnderWay { work, .. }) = state.under_way.remove(&ticket) {
+            state.pulse.ended();
+            state.abandon(shared, work);
         }
     }
 
@@ -381,6 +422,11 @@ impl State {
         favour.flatten().map(Work::favour)
     }
 
+    fn take_own(&mut self) -> Option<Work> {
+        let at = self.asked.iter().position(|work| work.is_own)?;
+        self.asked.remove(at)
+    }
+
     /// Bytes of entries that are under way to be stored.
     fn stores(&self) -> u64 {
         let works = self.under_way.values().map(|it| &it.work);
@@ -440,6 +486,11 @@ impl State {
         if !matches!(work.job, Job::Late(_)) {
             self.pulse.failed();
         }
+        self.abandon(shared, work);
+    }
+
+    /// No answer will come of it.
+    fn abandon(&mut self, shared: &Shared, work: Work) {
         if let Job::LookUp(look_up) = &work.job {
             if look_up.wants_lease() {
                 // it may have been granted

@@ -43,6 +43,11 @@ impl Pulse {
         self.is_trying = false;
     }
 
+    /// It could not be seen whether it answers.
+    pub(super) fn ended(&mut self) {
+        self.is_trying = false;
+    }
+
     pub(super) fn failed(&mut self) {
         self.failures = self.failures.saturating_add(1);
         self.is_trying = false;

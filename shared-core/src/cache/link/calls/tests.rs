@@ -91,6 +91,24 @@ impl Host {
         self.run()
     }
 
+    /// What who is called now asks in its own name: those calls, which end with it.
+    fn run_own(&mut self) -> Vec<Ticket> {
+        let mut own = Vec::new();
+        while let Some(call) = self.calls().next_own(&self.shared, self.now) {
+            own.push(call.ticket);
+            self.made.insert(call.ticket, call);
+        }
+        own
+    }
+
+    /// Who has made them has gone.
+    fn end(&mut self, own: &[Ticket]) {
+        for ticket in own {
+            self.made.remove(ticket).unwrap();
+            self.calls().ended(&self.shared, *ticket, self.now);
+        }
+    }
+
     fn fail(&mut self) -> Vec<String> {
         let (ticket, _) = self.made.pop_first().unwrap();
         self.calls().failed(&self.shared, ticket, self.now);

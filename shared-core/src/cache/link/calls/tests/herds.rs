@@ -27,6 +27,59 @@ fn one_question_is_for_all_who_had_asked_by_then() {
 }
 
 #[test]
+fn what_others_wait_for_is_asked_in_nobodys_name() {
+    let mut host = Host::new();
+    host.ask(KEY, 1, true);
+    let first = host.run_own();
+    assert_eq!(first.len(), 1);
+    host.ask(KEY, 2, true);
+    assert!(host.run_own().is_empty());
+    let (ticket, _) = host.made.pop_first().unwrap();
+    let answer = found(&entry("1"));
+    host.calls()
+        .answered(&host.shared, ticket, answer, host.now);
+    // the second one's question, and another one's, who leaves
+    host.ask([8; 32], 3, true);
+    host.calls().give_back([9; 32]);
+    let third = host.run_own();
+    assert_eq!(third.len(), 1);
+    host.end(&third);
+    assert_eq!(host.run()[0], LOOK_UP);
+    assert_eq!(host.lead(3).map(|token| *token.key()), Some([8; 32]));
+    host.answer(found(&entry("1")));
+    assert_eq!(host.given(2), Some("1".into()));
+    // one that is not called now asks by somebody else
+    host.ask(KEY, 4, true);
+    host.calls().disown();
+    assert!(host.run_own().is_empty());
+    assert_eq!(host.run(), [LOOK_UP]);
+}
+
+#[test]
+fn who_goes_does_not_make_an_owner_silent() {
+    let mut host = Host::new();
+    for name in 1..20 {
+        host.ask([name; 32], usize::from(name), true);
+        let own = host.run_own();
+        host.end(&own);
+        assert!(host.calls().is_up() && host.lead(usize::from(name)).is_some());
+    }
+    // nor does it stay the one that is tried
+    for name in 20..23 {
+        host.ask([name; 32], usize::from(name), true);
+        host.run();
+        host.fail();
+    }
+    assert!(!host.calls().is_up());
+    host.now += 250;
+    host.ask([23; 32], 23, true);
+    let own = host.run_own();
+    assert!(!host.calls().is_up());
+    host.end(&own);
+    assert!(host.calls().is_up());
+}
+
+#[test]
 fn what_is_fetched_for_all_is_theirs_when_the_owner_has_taken_it() {
     let mut host = Host::new();
     host.want(1);
