@@ -504,7 +504,7 @@ impl World {
     /// What a client asks that is called.
     fn call_own(&mut self, at: usize, name: usize) {
         let vm = &self.vms[at];
-        while let Some(call) = vm.calls.next_own(&vm.shared, self.now) {
+        while let Some(call) = vm.calls.next_own(&vm.shared, waiter(name), self.now) {
             self.ids += 1;
             self.own.insert(self.ids, (at, name));
             send(&mut self.calls, &mut self.requests, (self.ids, at), call);

@@ -22,9 +22,9 @@ use crate::timers::{Due, Timers};
 /// Gauges say what was so at most that long ago, in milliseconds.
 const SHOWN_EVERY: u64 = 1000;
 
-/// So many streams go on between two calls of the timer. The proxy does what it is told of
-/// other streams than the one that it calls about after the call, each within the one
-/// before: with some two hundred there is no stack left, and the sandbox fails.
+/// So many streams go on within one call, of the timer or of an answer. The proxy does what
+/// it is told of other streams than the one that it calls about after the call, each within
+/// the one before: with some two hundred there is no stack left, and the sandbox fails.
 const MOST_AT_ONCE: u32 = 32;
 
 /// As the SDK knows it.
@@ -52,7 +52,7 @@ pub struct Root {
     called: Cell<u32>,
     /// The stream of which a hook runs: it goes on when that returns.
     hooked: Cell<Option<u32>>,
-    /// How many may still go on before the timer's next call.
+    /// How many may still go on before the next such call.
     room: Cell<u32>,
     /// Some wait for that call.
     is_put_off: Cell<bool>,
@@ -104,7 +104,7 @@ impl Root {
                 let _ = root.filter.set(filter);
                 abi::declare_of_request();
                 root.set_timer(Due::Gauges, SHOWN_EVERY);
-                root.settle(root.id);
+                root.plan();
                 true
             }
             Err(error) => {
@@ -165,9 +165,17 @@ impl Root {
             return;
         };
         match self.called.get() == stream {
-            true => store.call_own(stream, &self.process),
+            true => store.call_own(stream, self.waiter(stream), &self.process),
             false => store.stir(),
         }
+    }
+
+    /// Asks the owner, and nodes, for what is asked in nobody's name. It is called.
+    fn ask(&self) {
+        if let Some(store) = self.store.get() {
+            store.call(self.id, &self.process);
+        }
+        self.questions.ask();
     }
 
     /// Something may be asked of it that nobody waits for.
@@ -182,8 +190,12 @@ impl Root {
         if self.questions.answered(token, fields, length) {
             return;
         }
-        if let Some(store) = self.store.get() {
-            store.answered(token, fields, length, &self.process);
+        let Some(store) = self.store.get() else {
+            return;
+        };
+        // what has come over a connection comes within no other call
+        if store.answered(token, fields, length, &self.process) {
+            self.room.set(MOST_AT_ONCE);
         }
     }
 
@@ -204,10 +216,7 @@ impl Root {
                 Some(Due::Calls) => {
                     self.calls_at.set(u64::MAX);
                     abi::become_context(self.id);
-                    if let Some(store) = self.store.get() {
-                        store.call(self.id, &self.process);
-                    }
-                    self.questions.ask();
+                    self.ask();
                 }
                 Some(Due::Gauges) => {
                     let now = metrics::gauges(&self.process, 0);
@@ -262,6 +271,17 @@ impl Root {
     /// After each call: those go on who were woken, and what was asked for is asked of
     /// the store, soon. `context` is the one that was called.
     pub fn settle(&self, context: u32) {
+        self.wake(context);
+        self.hooked.set(None);
+        // what many ask for is asked for at each answer, and not a timer later
+        if context == self.id && self.is_to_ask() {
+            self.ask();
+            self.wake(context);
+        }
+        self.plan();
+    }
+
+    fn wake(&self, context: u32) {
         while let Some(id) = self.next_woken() {
             match self.hooked.get() == Some(id) {
                 true => self.of(id, Exchange::wakes_soon),
@@ -269,12 +289,18 @@ impl Root {
             }
             abi::become_context(context);
         }
-        self.hooked.set(None);
-        let store = self.store.get();
-        let soon = store.is_some_and(Store::waits) || self.questions.wait();
-        let after = match soon {
+    }
+
+    /// Whether something is to be asked in nobody's name.
+    fn is_to_ask(&self) -> bool {
+        self.store.get().is_some_and(Store::waits) || self.questions.wait()
+    }
+
+    /// Has the root called when something is to be asked, or given up.
+    fn plan(&self) {
+        let after = match self.is_to_ask() {
             true => Some(1),
-            false => store.and_then(Store::next_tick),
+            false => self.store.get().and_then(Store::next_tick),
         };
         if let Some(after) = after {
             let at = abi::monotonic().saturating_add(after);

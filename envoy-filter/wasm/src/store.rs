@@ -11,6 +11,7 @@ use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::cache::link::calls::{Bounds, Call, Calls, Ticket};
 use sszip_core::cache::link::{Answer, News};
 use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Process;
 
 use crate::abi::{self, digits, Head, Level};
@@ -53,10 +54,13 @@ impl Store {
         self.tell();
     }
 
-    /// Asks what a stream has asked for itself, in its name. It is called, and what it has
-    /// asked ends with it: so nothing is asked there that others wait for.
-    pub fn call_own(&self, stream: u32, process: &Process) {
-        while let Some(call) = self.calls.next_own(&process.shared, abi::monotonic()) {
+    /// Asks what a stream waits for, in its name. It is called, and what it has asked ends
+    /// with it: so nothing is asked there that only others wait for.
+    pub fn call_own(&self, stream: u32, waiter: Waiter, process: &Process) {
+        while let Some(call) = self
+            .calls
+            .next_own(&process.shared, waiter, abi::monotonic())
+        {
             self.make(&call, stream, process);
         }
     }
@@ -90,14 +94,16 @@ impl Store {
         dispatch_http_call(&self.cluster, fields, body.as_deref(), Vec::new(), timeout).ok()
     }
 
-    /// What came of it; no fields: nothing.
-    pub fn answered(&self, token: u32, fields: usize, length: usize, process: &Process) {
+    /// What came of it; no fields: nothing. Whether that came from an owner, and is not what
+    /// the proxy says itself, perhaps within another call.
+    pub fn answered(&self, token: u32, fields: usize, length: usize, process: &Process) -> bool {
         let asked = self.under_way.borrow_mut().remove(&token);
         let Some((ticket, _)) = asked else {
-            return;
+            return false;
         };
         let answer = (fields > 0).then(|| answer(length)).flatten();
         let now = abi::monotonic();
+        let is_of_owner = answer.as_ref().is_some_and(|it| it.generation.is_some());
         match answer {
             Some(answer) if is_nobody_there(&answer) => {
                 self.calls.not_made(&process.shared, ticket, now);
@@ -106,6 +112,7 @@ impl Store {
             None => self.calls.failed(&process.shared, ticket, now),
         }
         self.waits.set(true);
+        is_of_owner
     }
 
     /// The context has ended, and with it the proxy ends what it has asked.

@@ -207,6 +207,14 @@ impl Flights {
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
+    /// Who began last to wait for what the leader fetches, of those who wait for nothing
+    /// else.
+    pub fn last_follower(&self, token: &Token) -> Option<Waiter> {
+        let state = locked(&self.0);
+        let last = state.flights.get(&token.0)?.followers.back();
+        last.map(|joined| joined.waiter)
+    }
+
     /// The leader has an answer, or knows that there is none to share. Wake
     /// all of the result, in that order.
     pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {

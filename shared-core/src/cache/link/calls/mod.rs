@@ -37,6 +37,7 @@ use super::{DEADLINE, PURGE};
 use crate::cache::chain::Chains;
 use crate::cache::process::flights::Outcome;
 use crate::cache::process::ownership::{Landing, Owner};
+use crate::cache::process::wake::Waiter;
 use crate::cache::process::Shared;
 use crate::cache::{Key, Namespace};
 use crate::lock::locked;
@@ -261,13 +262,14 @@ impl Calls {
         }
     }
 
-    /// The next call that who is called now has asked for itself since it was called: what
-    /// may be made in its name, and [ends](Self::ended) with it.
-    pub fn next_own(&self, shared: &Shared, now: u64) -> Option<Call> {
+    /// The next call that may be made in the name of who is called now, and
+    /// [ends](Self::ended) with it: what it has asked for itself since it was called, or,
+    /// if it was the last to follow a flight, what is asked again for that.
+    pub fn next_own(&self, shared: &Shared, waiter: Waiter, now: u64) -> Option<Call> {
         let mut state = locked(&self.state);
         state.pulse.at(now);
         loop {
-            let work = state.take_own()?;
+            let work = state.take_own(shared, waiter)?;
             if let Some(call) = self.begin(&mut state, shared, work, now) {
                 return Some(call);
             }
@@ -422,8 +424,13 @@ impl State {
         favour.flatten().map(Work::favour)
     }
 
-    fn take_own(&mut self) -> Option<Work> {
-        let at = self.asked.iter().position(|work| work.is_own)?;
+    fn take_own(&mut self, shared: &Shared, waiter: Waiter) -> Option<Work> {
+        let is_own = |work: &Work| {
+            work.is_own
+                || matches!(&work.job, Job::LookUp(look_up)
+                    if shared.flights.last_follower(&look_up.token) == Some(waiter))
+        };
+        let at = self.asked.iter().position(is_own)?;
         self.asked.remove(at)
     }
 

@@ -92,9 +92,9 @@ impl Host {
     }
 
     /// What who is called now asks in its own name: those calls, which end with it.
-    fn run_own(&mut self) -> Vec<Ticket> {
+    fn run_own(&mut self, waiter: usize) -> Vec<Ticket> {
         let mut own = Vec::new();
-        while let Some(call) = self.calls().next_own(&self.shared, self.now) {
+        while let Some(call) = self.calls().next_own(&self.shared, at(waiter), self.now) {
             own.push(call.ticket);
             self.made.insert(call.ticket, call);
         }

@@ -30,10 +30,9 @@ fn one_question_is_for_all_who_had_asked_by_then() {
 fn what_others_wait_for_is_asked_in_nobodys_name() {
     let mut host = Host::new();
     host.ask(KEY, 1, true);
-    let first = host.run_own();
-    assert_eq!(first.len(), 1);
+    assert_eq!(host.run_own(1).len(), 1);
     host.ask(KEY, 2, true);
-    assert!(host.run_own().is_empty());
+    assert!(host.run_own(2).is_empty());
     let (ticket, _) = host.made.pop_first().unwrap();
     let answer = found(&entry("1"));
     host.calls()
@@ -41,7 +40,7 @@ fn what_others_wait_for_is_asked_in_nobodys_name() {
     // the second one's question, and another one's, who leaves
     host.ask([8; 32], 3, true);
     host.calls().give_back([9; 32]);
-    let third = host.run_own();
+    let third = host.run_own(3);
     assert_eq!(third.len(), 1);
     host.end(&third);
     assert_eq!(host.run()[0], LOOK_UP);
@@ -51,8 +50,30 @@ fn what_others_wait_for_is_asked_in_nobodys_name() {
     // one that is not called now asks by somebody else
     host.ask(KEY, 4, true);
     host.calls().disown();
-    assert!(host.run_own().is_empty());
+    assert!(host.run_own(5).is_empty());
     assert_eq!(host.run(), [LOOK_UP]);
+}
+
+#[test]
+fn who_came_too_late_is_asked_for_by_the_next_who_wants_the_same() {
+    let mut host = Host::new();
+    host.ask(KEY, 1, true);
+    host.run_own(1);
+    host.ask(KEY, 2, true);
+    let (ticket, _) = host.made.pop_first().unwrap();
+    let answer = found(&entry("1"));
+    host.calls()
+        .answered(&host.shared, ticket, answer, host.now);
+    host.ask(KEY, 3, true);
+    // the second is not called any more
+    assert!(host.run_own(2).is_empty());
+    assert_eq!(host.run_own(3).len(), 1);
+    host.answer(found(&entry("1")));
+    assert_eq!(
+        [2, 3].map(|waiter| host.given(waiter)),
+        [Some("1".into()), Some("1".into())]
+    );
+    assert_eq!(host.shared.flights.count(), 0);
 }
 
 #[test]
@@ -60,7 +81,7 @@ fn who_goes_does_not_make_an_owner_silent() {
     let mut host = Host::new();
     for name in 1..20 {
         host.ask([name; 32], usize::from(name), true);
-        let own = host.run_own();
+        let own = host.run_own(usize::from(name));
         host.end(&own);
         assert!(host.calls().is_up() && host.lead(usize::from(name)).is_some());
     }
@@ -73,7 +94,7 @@ fn who_goes_does_not_make_an_owner_silent() {
     assert!(!host.calls().is_up());
     host.now += 250;
     host.ask([23; 32], 23, true);
-    let own = host.run_own();
+    let own = host.run_own(23);
     assert!(!host.calls().is_up());
     host.end(&own);
     assert!(host.calls().is_up());
