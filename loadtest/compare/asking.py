@@ -4,6 +4,7 @@ import ctypes
 import ctypes.util
 import json
 import socket
+import ssl
 import zlib
 from dataclasses import dataclass
 
@@ -36,8 +37,9 @@ class Answer:
 class Peer:
     """A connection that is kept, and made again when it was closed."""
 
-    def __init__(self, host, port, seconds=SECONDS):
+    def __init__(self, host, port, is_tls=False, prefix="", seconds=SECONDS):
         self.host, self.port, self.seconds = host, port, seconds
+        self.is_tls, self.prefix = is_tls, prefix
         self.socket = self.stream = None
 
     def __enter__(self):
@@ -72,12 +74,26 @@ class Peer:
     def _once(self, body, path, coding, media):
         if self.socket is None:
             self.socket = socket.create_connection((self.host, self.port), self.seconds)
+            if self.is_tls:
+                context = ssl.create_default_context()
+                self.socket = context.wrap_socket(self.socket, server_hostname=self.host)
             self.stream = self.socket.makefile("rb")
+        path = below(self.prefix, path)
         self.socket.sendall(written(self.host, self.port, body, path, coding, media))
         answer = read(self.stream)
         if answer.headers.get("connection", "").lower() == "close":
             self.close()
         return answer
+
+
+def here(port):
+    """Where a server of this machine is."""
+    return "127.0.0.1", port
+
+
+def below(prefix, path):
+    """A path of the server's where that is at a path itself: /v3/KEY, but /v3/KEY/stats."""
+    return prefix + path if path != "/" or not prefix else prefix
 
 
 def written(host, port, body, path="/", coding="", media=""):

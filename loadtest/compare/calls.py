@@ -5,6 +5,8 @@ import json
 import random
 from dataclasses import dataclass, field
 
+import asking
+
 # Digits that a request gets when it is sent; see calls.lua.
 ID, KEY = b"\1" * 9, b"\2" * 9
 _ID, _KEY = 555_000_111, 555_000_222
@@ -64,15 +66,17 @@ class Workload:
     node: tuple = ()
     note: str = ""
 
-    def write(self, path, coding):
-        """The file for wrk; a row that has a coding of its own asks for that."""
+    def write(self, path, coding, prefix=""):
+        """The file for wrk; a row that has a coding of its own asks for that. `prefix`: the
+        server's own path."""
         lines = []
         for index in self.order or range(len(self.calls)):
             call = self.calls[index]
             method = "GET" if call.body is None else "POST"
             lines.append(
                 b"\t".join(
-                    [method.encode(), call.path.encode(), coding.encode(), self.media.encode()]
+                    [method.encode(), asking.below(prefix, call.path).encode()]
+                    + [coding.encode(), self.media.encode()]
                     + [call.body or b""]
                 )
             )

@@ -20,14 +20,14 @@ OTHER = "another answer"
 
 
 def verify(server, workload, node, coding, moves=False):
-    """What was right and wrong of a workload's calls, and how long they were. `node`: host
-    and port of the honest one; without it only ids are looked at. `moves`: its chain goes on
+    """What was right and wrong of a workload's calls, and how long they were. `node`: where
+    the honest one is; without it only ids are looked at. `moves`: its chain goes on
     meanwhile."""
     found = {"asked": 0, "wrong": 0, "kinds": {}, "first": "", "wire": {}, "coding": "", "exact": True}
     step = max(1, len(workload.calls) // MOST)
     chosen = list(enumerate(workload.calls))[::step]
     with (
-        asking.Peer(server.host, server.port) as peer,
+        asking.Peer(*server.place) as peer,
         asking.Peer(*(node or ("", 0))) as honest,
     ):
         for index, call in chosen:
@@ -121,8 +121,8 @@ class Auditor(threading.Thread):
 
     def run(self):
         with (
-            asking.Peer(self.server.host, self.server.port) as peer,
-            asking.Peer("127.0.0.1", self.node) as honest,
+            asking.Peer(*self.server.place) as peer,
+            asking.Peer(*self.node) as honest,
         ):
             turn = 0
             while not self.is_over:

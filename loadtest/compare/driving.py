@@ -25,21 +25,21 @@ class Failed(Exception):
     """A measurement that gave nothing; the row says so, and the run goes on."""
 
 
-def node_requests(port):
+def node_requests(node):
     """How many requests the replay node has had, or nothing if it is another node."""
     try:
-        with asking.Peer("127.0.0.1", port) as peer:
+        with asking.Peer(*node) as peer:
             return peer.ask(path="/stats").value()["requests"]
-    except (OSError, asking.Lost, ValueError, KeyError):
+    except (OSError, asking.Lost, ValueError, KeyError, TypeError):
         return None
 
 
-def settled(port):
+def settled(node):
     """The same when no more come: wrk ends in the midst of some."""
-    last, until = node_requests(port), time.monotonic() + 10
+    last, until = node_requests(node), time.monotonic() + 10
     while last is not None and time.monotonic() < until:
         time.sleep(0.1)
-        now = node_requests(port)
+        now = node_requests(node)
         if now == last:
             break
         last = now
@@ -78,7 +78,7 @@ class Meter:
 def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CORE, more=()):
     """What wrk counted. `first`: where in the file it begins; `more`: for its script."""
     command = ["wrk", "-t1", f"-c{connections or workload.connections}", f"-d{seconds}s"]
-    command += ["--timeout", "30s", "-s", str(SCRIPT), f"http://{server.host}:{server.port}/"]
+    command += ["--timeout", "30s", "-s", str(SCRIPT), server.url]
     environment = dict(os.environ, CALLS=str(file), FIRST=str(first))
     for name in ("KEYS", "SKEW", "WINDOW", "START"):
         environment.pop(name, None)
@@ -131,7 +131,7 @@ def opened(server, workload, folder, rate, seconds, coding, node=None, connectio
     meter = Meter(server, node)
     try:
         done = subprocess.run(
-            pinned(LOAD_CORE, [*command, f"http://{server.host}:{server.port}/"]),
+            pinned(LOAD_CORE, [*command, server.url]),
             capture_output=True, text=True, timeout=seconds + 120,
         )
     except subprocess.TimeoutExpired:

@@ -57,20 +57,30 @@ def parse(argv):
                         help=f"only these servers ({', '.join(keys)})")
     parser.add_argument("--targets", type=targets.parse, metavar="NAME=URL,...",
                         help="servers that run already, in place of ours: needs python3 and wrk")
-    parser.add_argument("--node", metavar="URL", help="with --targets: the node behind them")
+    parser.add_argument("--node", type=targets.address, metavar="URL",
+                        help="with --targets: the node behind them")
+    parser.add_argument("--seconds", type=positive, metavar="N", help="with --targets: so long each time")
+    parser.add_argument("--connections", type=positive, metavar="N", help="with --targets: of wrk")
     parser.add_argument("--corpus", type=Path, default=workloads.CORPUS,
                         help="recorded pairs, METHOD/test_*.json (default: ../shared/corpus/execution)")
     parser.add_argument("--out", type=Path,
                         help="folder of the results (default: loadtest/results; quick: build/bench)")
     parser.add_argument("--name", default="compare", help="name of the result files")
     args = parser.parse_args(argv)
-    if args.node and not args.targets:
-        parser.error("--node is the node behind --targets")
+    for option in ("node", "seconds", "connections"):
+        if getattr(args, option) and not args.targets:
+            parser.error(f"--{option} is for --targets")
     if args.rows and args.targets:
         parser.error("--rows are servers that the runner starts: not with --targets")
     args.quick |= args.tiny
     args.only = args.only or (QUICK if args.quick else SECTIONS)
     return args
+
+
+def positive(text):
+    if not text.isdigit() or not 1 <= int(text) <= 3_600:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 3600")
+    return int(text)
 
 
 def say(text):
@@ -90,6 +100,7 @@ class Plan:
             self.clients, self.herds, self.witness, self.witnesses = 100, 1, "20M", 1
         if args.tiny:
             self.head_seconds, self.slot_ms, self.clients, self.witness = 3, 1_000, 20, "2M"
+        self.seconds, self.connections = args.seconds or self.seconds, args.connections
 
 
 def missing_tools(args):
@@ -269,6 +280,9 @@ def main():
     (out / f"{args.name}.html").write_text(report.html(results))
     print(report.summary(results))
     say(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
+    # servers of somebody else's: whoever asked wants to know
+    if args.targets and (wrong := report.who_was_wrong(results)):
+        raise SystemExit(f"not all answers were right: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

@@ -32,13 +32,21 @@ HOW = (
     "ids of its own, decoded, and compared with what the node says; under load somebody goes on "
     "looking. Who answers wrongly is measured all the same, and is said to."
 )
+HOW_GIVEN = (
+    "The servers were there already, with settings of their own, and share the machine with the "
+    "load. They are measured in turn, each round beginning anew; medians over rounds are shown. "
+    "Requests per second come of wrk, which sends the next request when the last is answered. Before "
+    "anything is timed every call is asked three times under ids of its own, decoded, and compared "
+    "with what the node says, where that is known."
+)
 
 
 def without_places(results, work, root):
     """Where this run's files lay says nothing to who reads it elsewhere."""
     text = json.dumps(results)
     for place, told in ((f"{work}/", ""), (f"{root}/", ""), (f"{Path.home()}/", "~/")):
-        text = text.replace(json.dumps(place)[1:-1], told)
+        if place.strip("/"):
+            text = text.replace(json.dumps(place)[1:-1], told)
     return json.loads(text)
 
 
@@ -134,13 +142,21 @@ def parts_of(results):
         drawn = DRAWN.get(name, USUAL)
         if figures.keys and all(figures.mid(k, "per_core") is None for k in figures.keys):
             drawn = [("requests per second", "rps"), USUAL[1]] if name not in SPECIAL else drawn
-        yield name, section, header, lines, figures, drawn
+        yield name, section, *known(header, lines), figures, drawn
     for number_, section in enumerate(results["rates"]):
         figures = Figures(section)
         lines = [rate_row(figures, key, rows.names[key]) for key in figures.keys]
         yield f"rate-{number_ + 1}", section, RATE, lines, figures, [
             ("99th percentile, ms", "p99"), ("of a core", "utilisation")
         ]
+
+
+def known(header, lines):
+    """Without the columns of which nobody knows anything: of servers that somebody else runs."""
+    there = [
+        n for n in range(len(header)) if n in (0, len(header) - 1) or any(line[n] != "-" for line in lines)
+    ]
+    return [header[n] for n in there], [[line[n] for n in there] for line in lines]
 
 
 def drawn(figures, rows, unit, value):
@@ -160,8 +176,9 @@ def about(results):
     facts = results["machine"]
     versions = ", ".join(f"{name} {value}" for name, value in facts["versions"].items())
     busy = results["quiet"]["busy"]
+    commit = f"commit {facts['commit']}, " if facts["commit"] else ""
     lines = [
-        f"{facts['date']}, commit {facts['commit']}, {facts['cpu']}, {facts['cores']} cores, "
+        f"{facts['date']}, {commit}{facts['cpu']}, {facts['cores']} cores, "
         f"Linux {facts['kernel']}. {versions}. `{facts['command']}`, {results['seconds'] / 60:.0f} minutes.",
         results.get("source", ""),
     ]
@@ -183,18 +200,22 @@ def html(results):
     parts = [page.paragraph(line) for line in about(results)]
     sections = list(parts_of(results))
     links = [(name, section["title"]) for name, section, *_ in sections]
-    parts.append(page.links([("goals", "What was wanted"), *links, ("how", "How it was measured"),
-                             ("configurations", "Configurations"), ("absent", "What could not be had")]))
+    links.append(("how", "How it was measured"))
+    if not results.get("given"):
+        links = [("goals", "What was wanted"), *links, ("configurations", "Configurations"),
+                 ("absent", "What could not be had")]
+    parts.append(page.links(links))
     if (short := in_short(results))[0]:
         lines = [[cell.replace("*", "").strip() for cell in line] for line in short[2]]
         ours = {n for n, kind in enumerate(rows.kinds.values()) if kind == "ours"}
         parts += [page.heading("In short", "short"), page.paragraph(short[0].split(";")[0] + ".")]
         parts.append(page.table(short[1], lines, ours))
-    parts.append(page.heading("What was wanted", "goals"))
-    if results["goals"]:
-        parts.append(page.table(["Target", "Measured", "Met"], goal_rows(results), text=(0, 1)))
-    else:
-        parts.append(page.paragraph("No target is about what was measured here."))
+    if not results.get("given"):
+        parts.append(page.heading("What was wanted", "goals"))
+        if results["goals"]:
+            parts.append(page.table(["Target", "Measured", "Met"], goal_rows(results), text=(0, 1)))
+        else:
+            parts.append(page.paragraph("No target is about what was measured here."))
     for name, section, header, lines, figures, plots in sections:
         parts.append(page.heading(section["title"], name))
         if told(section):
@@ -202,10 +223,12 @@ def html(results):
         parts.append(page.plots([drawn(figures, rows, unit, value) for unit, value in plots]))
         parts.append(page.table(header, lines, rows.ours(figures.keys), text=(len(header) - 1,)))
     parts.append(page.heading("How it was measured", "how"))
-    parts.append(page.paragraph(HOW))
+    parts.append(page.paragraph(how(results)))
     notes = [(row["name"], row["told"]) for row in results["rows"] if row["told"]]
     if notes:
         parts.append(page.table(["Server", ""], notes, text=(1,)))
+    if results.get("given"):
+        return page.page(TITLE, parts)
     parts.append(page.heading("Configurations", "configurations"))
     for key, text in results["configs"].items():
         parts.append(page.folded(rows.names.get(key, key), text))
@@ -218,6 +241,21 @@ def html(results):
     return page.page(TITLE, parts)
 
 
+def how(results):
+    return HOW_GIVEN if results.get("given") else HOW
+
+
+def who_was_wrong(results):
+    """Of which servers an answer was wrong, or did not come."""
+    rows, found = Rows(results), {}
+    for section in results["sections"].values():
+        figures = Figures(section)
+        for key in figures.keys:
+            if figures.failed(key) or figures.right(key) != "yes":
+                found[rows.names[key]] = None
+    return list(found)
+
+
 def absent(results):
     return [*results["absent"].items(), *results["not_had"].items()] or [("nothing", "")]
 
@@ -227,7 +265,8 @@ def goal_rows(results):
 
 
 def markdown(results, name):
-    parts = [f"# {TITLE}", *about(results), f"With plots and every configuration: `{name}.html`."]
+    more = "plots" if results.get("given") else "plots and every configuration"
+    parts = [f"# {TITLE}", *about(results), f"With {more}: `{name}.html`."]
     if (short := in_short(results))[0]:
         parts += ["## In short", short[0], page.markdown(*short[1:])]
     if results["goals"]:
@@ -236,8 +275,9 @@ def markdown(results, name):
         parts += [f"## {section['title']}"]
         parts += [told(section)] if told(section) else []
         parts.append(page.markdown(header, lines))
-    parts += ["## How it was measured", HOW, "## What could not be had",
-              page.markdown(["Server", "Why"], absent(results))]
+    parts += ["## How it was measured", how(results)]
+    if not results.get("given"):
+        parts += ["## What could not be had", page.markdown(["Server", "Why"], absent(results))]
     return "\n\n".join(parts) + "\n"
 
 

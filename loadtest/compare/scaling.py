@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 # behind this folder, which has modules of the same names
 sys.path.insert(1, str(HERE.parent / "bench"))
 
+import asking  # noqa: E402
 import calls  # noqa: E402
 import driving  # noqa: E402
 import load  # noqa: E402
@@ -130,7 +131,7 @@ class Place:
         file = self.work / f"{workload.name}.calls"
         workload.write(file, "gzip")
         before = self.lookups()
-        point = driving.closed(self.server, workload, file, seconds, self.node.port, first, core=core)
+        point = driving.closed(self.server, workload, file, seconds, asking.here(self.node.port), first, core=core)
         after = self.lookups()
         found = {name: after[name] - before[name] for name in after}
         requests = point["requests"]

@@ -43,7 +43,7 @@ def rates(stage, workload, rate, title, seconds, name):
 
 def at_rate(stage, row, workload, rate, seconds):
     server, coding = stage.servers[row.key], coding_of(workload, row)
-    auditor = checking.Auditor(server, stage.node.port, workload.calls, coding, AUDIT_PAUSE)
+    auditor = checking.Auditor(server, asking.here(stage.node.port), workload.calls, coding, AUDIT_PAUSE)
     auditor.start()
     try:
         found = driving.opened(server, workload, stage.work, rate, seconds, coding)
@@ -111,13 +111,13 @@ def at_once(stage, row, workload, clients, turn):
     server, coding = stage.servers[row.key], coding_of(workload, row)
     key = 400_000_000 + turn
     (call,) = workload.calls
-    peers = [socket.create_connection((server.host, server.port), 30) for _ in range(clients)]
-    meter = driving.Meter(server, stage.node.port)
+    peers = [socket.create_connection(server.place, 30) for _ in range(clients)]
+    meter = driving.Meter(server, asking.here(stage.node.port))
     try:
         began = time.monotonic()
         for number, peer in enumerate(peers):
             sent = call.sent(500_000_000 + number, key)
-            peer.sendall(asking.written(server.host, server.port, sent, "/", coding))
+            peer.sendall(asking.written(*server.place, sent, "/", coding))
         arrived, wrong = collected(peers, began)
     finally:
         for peer in peers:
@@ -131,7 +131,7 @@ def at_once(stage, row, workload, clients, turn):
         "wrong": wrong,
         "last_ms": 1000 * times[-1],
         "p50": 1000 * times[len(times) // 2],
-    } | meter.read(len(times)) | {"node": driving.node_requests(stage.node.port) - meter.asked}
+    } | meter.read(len(times)) | {"node": driving.node_requests(asking.here(stage.node.port)) - meter.asked}
 
 
 def collected(peers, began, patience=30):
@@ -186,7 +186,7 @@ def witnesses(work, size, rows, rounds, say):
     samples = []
     with Stage(work, "witness", ground, rows, say, core=None) as stage:
         say(workload.title)
-        with asking.Peer("127.0.0.1", stage.node.port, 120) as node:
+        with asking.Peer(*asking.here(stage.node.port), seconds=120) as node:
             sent = workload.calls[0].sent()
             wanted = hashlib.sha256(node.ask(sent).content).digest()
         for turn in range(rounds):
@@ -206,7 +206,7 @@ def one(stage, row, workload, wanted):
     meter = driving.Meter(server, None)
     began = time.monotonic()
     try:
-        with asking.Peer(server.host, server.port, 180) as peer:
+        with asking.Peer(*server.place, seconds=180) as peer:
             answer = peer.ask(workload.calls[0].sent(), "/", coding_of(workload, row))
     except (OSError, asking.Lost) as lost:
         raise Failed(f"no whole answer: {lost}") from None
@@ -272,12 +272,12 @@ def moving(work, row, seconds, slot_ms, transactions, say):
     with Stage(work, f"head-{row.key}", ground, [row], say, slot_ms=slot_ms) as stage:
         if not stage.rows:
             return None, {"failed": stage.absent[row.key]}, {}
-        server, port = stage.servers[row.key], stage.node.port
-        workload = workloads.following(port)
+        server, node = stage.servers[row.key], asking.here(stage.node.port)
+        workload = workloads.following(stage.node.port)
         coding = coding_of(workload, row)
-        chain = Chain(port, slot_ms)
+        chain = Chain(stage.node.port, slot_ms)
         auditor = checking.Auditor(
-            server, port, workloads.audited(workload), coding, 0.05, slot_ms
+            server, node, workloads.audited(workload), coding, 0.05, slot_ms
         )
         file = stage.file(workload, row)
         # warm, and only then is it measured
@@ -286,7 +286,7 @@ def moving(work, row, seconds, slot_ms, transactions, say):
         chain.start()
         auditor.start()
         try:
-            point = driving.closed(server, workload, file, seconds, port)
+            point = driving.closed(server, workload, file, seconds, node)
         finally:
             chain.end()
             audit = auditor.end()

@@ -12,6 +12,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import asking
 import load
 import proxying_stack as envoys
 from caching_coders import GZIP_1, OPEN_FILES, any_id, proxy_cache
@@ -54,7 +55,8 @@ class Server:
 
     def __init__(self, row, process, config, pids):
         self.row, self.process, self.config = row, process, config
-        self.host, self.port, self.roots = "127.0.0.1", process.port, pids
+        self.place, self.roots = asking.here(process.port), pids
+        self.url = f"http://127.0.0.1:{process.port}/"
 
     def pids(self):
         return [pid for root in self.roots for pid in family(root)]
@@ -78,8 +80,8 @@ class Given:
     roots = ()
     config = "not known: it was given by its address"
 
-    def __init__(self, row, host, port):
-        self.row, self.host, self.port = row, host, port
+    def __init__(self, row, url, place):
+        self.row, self.url, self.place = row, url, place
 
     def cpu_ns(self):
         return None

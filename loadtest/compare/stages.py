@@ -4,6 +4,7 @@ Rounds are interleaved: each workload goes through all servers, each time beginn
 another, before the next round comes; ratios are taken within a round.
 """
 
+import asking
 import checking
 import driving
 import servers
@@ -64,7 +65,7 @@ class Stage:
         for row in self.rows:
             server = self.servers[row.key]
             found[row.key] = checking.verify(
-                server, workload, ("127.0.0.1", self.node.port), coding_of(workload, row)
+                server, workload, asking.here(self.node.port), coding_of(workload, row)
             )
             found[row.key]["expected"] = checking.expected(found[row.key], workload)
             if found[row.key]["wrong"]:
@@ -92,7 +93,7 @@ class Stage:
     def point(self, row, workload, seconds, turn):
         return driving.closed(
             self.servers[row.key], workload, self.file(workload, row), seconds,
-            self.node.port, 997 * turn,
+            asking.here(self.node.port), 997 * turn,
         )
 
 

@@ -12,7 +12,7 @@ import driving
 import load
 import machine
 import workloads
-from servers import OURS, THEIRS, Given, Row
+from servers import CONTROL, OURS, THEIRS, Given, Row
 from stages import attempt, section
 
 # Until they answer: they may be starting.
@@ -21,74 +21,84 @@ SECTIONS = {"single": ("block-30", "block-246"), "mix": ("mix",), "batch": ("bat
             "identity": ("identity",), "ssz": ("ssz",)}
 
 
+def address(url):
+    """A server's address, and where it is for an `asking.Peer`."""
+    try:
+        parts = urlsplit(url)
+        usual = {"http": 80, "https": 443}[parts.scheme]
+        port = parts.port or usual
+    except (ValueError, KeyError):
+        port = None
+    if not port or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"{url!r} is not http[s]://HOST[:PORT][/PATH]")
+    return url, (parts.hostname, port, parts.scheme == "https", parts.path.rstrip("/"))
+
+
 def parse(text):
     """NAME=URL,...: what there is to measure."""
     found = []
     for one in text.split(","):
         name, _, url = one.partition("=")
-        parts = urlsplit(url)
-        if not name or parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
-            raise argparse.ArgumentTypeError(f"{one!r} is not NAME=http://HOST[:PORT]")
-        found.append((name, parts.hostname, parts.port or 80))
+        if not name or not url:
+            raise argparse.ArgumentTypeError(f"{one!r} is not NAME=URL")
+        found.append((name, *address(url)))
     return found
 
 
 def measure(args, plan, work, say):
     rows, given = [], {}
-    for name, host, port in args.targets:
-        kind = OURS if "sszip" in name or "envoy" in name or "nginx" in name else THEIRS
-        row = Row(name, name, kind, None, None)
-        rows.append(row)
-        given[name] = Given(row, host, port)
-        wait_for(name, host, port)
+    node = args.node and args.node[1]
+    for name, url, place in args.targets:
+        kind = CONTROL if place == node else OURS if "sszip" in name else THEIRS
+        rows.append(Row(name, name, kind, None, None))
+        given[name] = Given(rows[-1], url, place)
+        wait_for(name, url, place)
     results = {
         "machine": machine.describe([], lambda: {"wrk": version()}),
         "quiet": load.quiet_check(),
-        "quick": args.quick,
+        "quick": args.quick, "given": True,
         "source": "Calls about what the node has: its last blocks, and what they name.",
         "rows": [{"key": r.key, "name": r.name, "kind": r.kind, "told": "", "keeps": ""} for r in rows],
         "absent": {}, "not_had": {}, "moving": {}, "complaints": {}, "sections": {}, "rates": [],
         "configs": {},
     }
-    targets = ",".join(f"{name}=http://{host}:{port}" for name, host, port in args.targets)
-    results["machine"]["command"] = f"loadtest/compare/run --targets {targets}"
-    node = urlsplit(args.node) if args.node else None
-    host, port = (node.hostname, node.port or 80) if node else args.targets[0][1:]
-    with asking.Peer(host, port) as peer:
+    names = ",".join(f"{name}={url}" for name, url, _ in args.targets)
+    results["machine"]["command"] = f"loadtest/compare/run --targets {names}"
+    url, place = args.node or args.targets[0][1:]
+    with asking.Peer(*place) as peer:
         try:
             of = {workload.name: workload for workload in workloads.asked(peer)}
-        except (OSError, asking.Lost, ValueError, TypeError) as lost:
-            raise SystemExit(f"http://{host}:{port} does not answer calls: {lost}") from None
+        except (OSError, asking.Lost, ValueError, TypeError, KeyError) as lost:
+            raise SystemExit(f"{url} does not answer calls: {lost}") from None
     for section_name, members in SECTIONS.items():
         if section_name in args.only:
             for member in members:
                 if member in of:
-                    results["sections"][member] = closed(
-                        of[member], rows, given, plan, work, say, (host, port) if node else None
-                    )
+                    results["sections"][member] = closed(of[member], rows, given, plan, work, say, node)
     return results
 
 
-def wait_for(name, host, port):
+def wait_for(name, url, place):
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            with asking.Peer(host, port, 10) as peer:
+            with asking.Peer(*place, seconds=10) as peer:
                 return peer.call("eth_chainId")
-        except (OSError, asking.Lost, ValueError, KeyError) as lost:
+        except (OSError, asking.Lost, ValueError, KeyError, AttributeError) as lost:
             if time.monotonic() > until:
-                raise SystemExit(f"{name}: http://{host}:{port} does not answer: {lost}") from None
+                raise SystemExit(f"{name}: {url} does not answer: {lost}") from None
             time.sleep(0.5)
 
 
 def closed(workload, rows, given, plan, work, say, node):
     say(workload.title)
     coding = "gzip" if workload.coding else ""
-    file = work / f"{workload.name}.calls"
-    workload.write(file, coding)
-    verified, samples = {}, []
-    for row in rows:
-        found = checking.verify(given[row.key], workload, node, coding, moves=True)
+    verified, samples, files = {}, [], {}
+    for number, row in enumerate(rows):
+        server = given[row.key]
+        files[row.key] = work / f"{workload.name}-{number}.calls"
+        workload.write(files[row.key], coding, server.place[3])
+        found = checking.verify(server, workload, node, coding, moves=True)
         verified[row.key] = found | {"expected": checking.expected(found, workload)}
     # the first seconds are of cold caches, and are thrown away
     for turn in range(-1, plan.rounds):
@@ -96,7 +106,8 @@ def closed(workload, rows, given, plan, work, say, node):
             seconds = 1 if turn < 0 else plan.seconds
             point = attempt(
                 lambda row=row, seconds=seconds, turn=turn: driving.closed(
-                    given[row.key], workload, file, seconds, None, 997 * max(0, turn), core=None
+                    given[row.key], workload, files[row.key], seconds, node, 997 * max(0, turn),
+                    plan.connections, core=None,
                 ),
                 say, row,
             )
@@ -108,5 +119,3 @@ def closed(workload, rows, given, plan, work, say, node):
 def version():
     done = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).split("\n")[0].split("[")[0].strip()
-
-

@@ -65,7 +65,8 @@ def nearest(pairs, size):
 
 
 def shortened(pair, size, params):
-    """A recorded block with so many of its transactions as make this size."""
+    """A recorded block with so many of its transactions as make this size. Asked for by a
+    number it has that number: an answer about another block is not kept."""
     response = pair["response"]
     kept, total = [], 0
     for one in response["result"]["transactions"]:
@@ -73,9 +74,10 @@ def shortened(pair, size, params):
             break
         kept.append(one)
         total += len(compact(one)) + 1
+    changed = {"transactions": kept} | ({"number": params[0]} if params else {})
     return {
         "request": pair["request"] | {"params": params},
-        "response": response | {"result": response["result"] | {"transactions": kept}},
+        "response": response | {"result": response["result"] | changed},
     }
 
 

@@ -1,24 +1,40 @@
-"""`docker compose run loadtest` prints a table, and writes the report."""
+"""`docker compose run loadtest` prints tables, and writes the report."""
 
 import json
 import os
 
+NODE = "node"
+PROXIES = ["sszip in nginx", "sszip in Envoy", "sszip in Envoy (Wasm)"]
 
-def test_the_table_and_the_report(stack, tmp_path):
+
+def test_the_tables_and_the_report(stack, tmp_path):
     tmp_path.chmod(0o755)
     user = f"{os.getuid()}:{os.getgid()}"
     done = stack.compose("run", "--rm", "loadtest", LOADTEST_USER=user, LOADTEST_SECONDS="1", REPORT=str(tmp_path))
-    lines = done.stdout.splitlines()
-    heads = lines[0].split("  ")
-    assert heads[-1].strip() == "wrong"
     report = json.loads((tmp_path / "loadtest.json").read_text())
-    names = ["node", "nginx", "Envoy, module", "Envoy, sandbox"]
-    assert [(row["target"], row["coding"]) for row in report["rows"]] == [(name, coding) for name in names for coding in ("gzip", "identity")]
-    for row in report["rows"]:
-        assert row["requests"] > 0 and row["errors"] == 0 and row["wrong"] == 0
-        assert row["at_node"] == 1 if row["target"] == "node" else row["at_node"] <= 1
-        assert any(line.startswith(row["target"]) and row["coding"] in line for line in lines)
-        assert f"| {row['target']} | {row['coding']} |" in (tmp_path / "loadtest.md").read_text()
-    # of those through proxies some were hits; how many goes by how fast the machine is
-    proxied = [row for row in report["rows"] if row["target"] != "node"]
-    assert sum(row["at_node"] * row["requests"] for row in proxied) < sum(row["requests"] for row in proxied)
+    markdown, page = ((tmp_path / f"loadtest.{kind}").read_text() for kind in ("md", "html"))
+    assert set(report["sections"]) == {"block-30", "block-246", "mix", "batch", "identity", "ssz"}
+    for section in report["sections"].values():
+        assert section["title"] in done.stdout and f"## {section['title']}" in markdown
+        assert section["title"] in page
+        assert {one["row"] for one in section["samples"]} == {NODE, *PROXIES}
+        for one in section["samples"]:
+            assert one["requests"] > 0 and one["errors"] == one["statuses"] == 0, one
+            # its own, by the node's count
+            assert one["asked"] >= 1 if one["row"] == NODE else one["asked"] <= 1, one
+        for name in (NODE, *PROXIES):
+            verified = section["verified"][name]
+            assert verified["asked"] > 0 and verified["wrong"] == 0
+            assert f"| {name} |" in markdown or f"| **{name}** |" in markdown
+    # of those through proxies most were hits; how many goes by how fast the machine is
+    warm = report["sections"]["block-246"]["samples"]
+    assert sum(one["asked"] for one in warm if one["row"] in PROXIES) < len(PROXIES)
+
+
+def test_a_node_that_does_not_answer(stack, tmp_path):
+    tmp_path.chmod(0o755)
+    user = f"{os.getuid()}:{os.getgid()}"
+    done = stack.compose("run", "--rm", "--no-deps", "loadtest", check=False, LOADTEST_USER=user,
+                         NODE_URL="ftp://node", REPORT=str(tmp_path))
+    assert done.returncode != 0
+    assert "'ftp://node' is not http[s]://HOST[:PORT][/PATH]" in done.stderr

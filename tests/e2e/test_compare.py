@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -24,9 +25,9 @@ SECTIONS = ["mix", "batch", "cold", "stampede", "witness", "head"]
 pytestmark = pytest.mark.once("the comparison starts servers of its own")
 
 
-def run(*arguments, seconds=600):
+def run(*arguments, seconds=600, **environment):
     command = [COMPARE / "run", *map(str, arguments)]
-    environment = os.environ | {"SSZIP_REPLAY_NODE": BINARY}
+    environment = os.environ | {"SSZIP_REPLAY_NODE": BINARY} | environment
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=seconds, cwd=ROOT
     )
@@ -104,9 +105,10 @@ class Liar(http.server.BaseHTTPRequestHandler):
     """A node, and a cache before it that gives everybody the first one's answer."""
 
     protocol_version = "HTTP/1.1"
-    lies, kept = False, {}
+    lies, kept, prefix = False, {}, ""
 
     def do_POST(self):
+        assert self.path == (self.prefix or "/")
         call = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         single = call[0] if isinstance(call, list) else call
         key = json.dumps([single["method"], single.get("params")])
@@ -142,11 +144,13 @@ class Liar(http.server.BaseHTTPRequestHandler):
 def serving():
     servers = []
 
-    def start(handler):
+    def start(handler, tls=None):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         servers.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_address[1]}"
+        return f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
 
     yield start
     for server in servers:
@@ -159,7 +163,8 @@ def test_servers_that_somebody_else_runs(serving, tmp_path):
     liar = serving(type("Lies", (Liar,), {"lies": True, "kept": {}}))
     done = run("--tiny", "--targets", f"honest={honest},liar={liar}", "--node", honest,
                "--only", "single", "--out", tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr == "not all answers were right: liar\n"
     section = json.loads((tmp_path / "compare.json").read_text())["sections"]["block-30"]
     assert section["verified"]["honest"]["wrong"] == 0
     # the first who asks has the right answer
@@ -168,11 +173,31 @@ def test_servers_that_somebody_else_runs(serving, tmp_path):
     assert all(one["rps"] > 0 and "cpu_us" not in one for one in section["samples"])
 
 
+def test_one_by_tls_at_a_path(serving, tmp_path):
+    key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", chain]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                    "-subj", "/CN=node", *files], check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(chain, key)
+    handler = type("AtPath", (Liar,), {"kept": {}, "prefix": "/v3/KEY"})
+    url = serving(handler, tls) + "/v3/KEY"
+    arguments = ["--tiny", "--targets", f"node={url}", "--node", url, "--only", "single", "--out", tmp_path,
+                 "--seconds", "1", "--connections", "2"]
+    done = run(*arguments, SSL_CERT_FILE=str(chain))
+    assert done.returncode == 0, done.stdout + done.stderr
+    section = json.loads((tmp_path / "compare.json").read_text())["sections"]["block-30"]
+    assert section["verified"]["node"]["wrong"] == 0 and section["samples"][0]["requests"] > 0
+
+
 @pytest.mark.parametrize("arguments, said", [
-    (["--targets", "x"], "is not NAME=http://HOST"),
-    (["--targets", "a=https://127.0.0.1:1"], "is not NAME=http://HOST"),
+    (["--targets", "x"], "'x' is not NAME=URL"),
+    (["--targets", "a=ftp://127.0.0.1:1"], "'ftp://127.0.0.1:1' is not http[s]://HOST"),
+    (["--targets", "a=http://x:y"], "'http://x:y' is not http[s]://HOST"),
+    (["--targets", "a=http://127.0.0.1:1", "--seconds", "0"], "'0' is no number from 1 to 3600"),
+    (["--seconds", "1"], "--seconds is for --targets"),
     (["--only", "everything"], "invalid choice: 'everything'"),
-    (["--node", "http://127.0.0.1:1"], "--node is the node behind --targets"),
+    (["--node", "http://127.0.0.1:1"], "--node is for --targets"),
 ])
 def test_what_is_wrong_is_said(arguments, said):
     done = run(*arguments)
