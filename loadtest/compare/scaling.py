@@ -309,6 +309,18 @@ def sizes(args):
     return [s for s in wanted if s <= free], free
 
 
+def by_keys(work, node, seconds, warm, most):
+    told = costs(work, node, seconds)
+    found = keys(work, node, seconds, warm, most, told)
+    return {"costs": told, "keys": found, "extended": extended(told, found)}
+
+
+def by_size(work, node, args, seconds, notes):
+    wanted, free = sizes(args)
+    notes.append(f"{free + SPARE_GB:.0f} GB of disk were free.")
+    return {"store": store(work, node, wanted, seconds)}
+
+
 def main():
     args = parse(sys.argv[1:])
     for path in (MODULE, REPLAY_NODE):
@@ -332,18 +344,20 @@ def main():
     try:
         answers(work / "answers")
         with Node(work, [work / "answers"], options=["--lenient"]) as node:
-            if "workers" in args.only:
-                results["workers"] = workers(work, node, seconds)
-            if "connections" in args.only:
-                results["connections"] = connections(work, node, seconds, 100 if quick else most)
-            if "keys" in args.only:
-                results["costs"] = costs(work, node, seconds)
-                results["keys"] = keys(work, node, seconds, warm, most_keys, results["costs"])
-                results["extended"] = extended(results["costs"], results["keys"])
-            if "store" in args.only:
-                wanted, free = sizes(args)
-                results["notes"].append(f"{free + SPARE_GB:.0f} GB of disk were free.")
-                results["store"] = store(work, node, wanted, seconds)
+            of = {
+                "workers": lambda: {"workers": workers(work, node, seconds)},
+                "connections": lambda: {
+                    "connections": connections(work, node, seconds, 100 if quick else most)
+                },
+                "keys": lambda: by_keys(work, node, seconds, warm, most_keys),
+                "store": lambda: by_size(work, node, args, seconds, results["notes"]),
+            }
+            for name in args.only:
+                try:
+                    results |= of[name]()
+                except driving.Failed as failed:
+                    results["notes"].append(f"{name}: nothing was measured: {failed}.")
+                    say(results["notes"][-1])
     finally:
         shutil.rmtree(work, ignore_errors=True)
     results["seconds"] = time.monotonic() - began
