@@ -60,6 +60,7 @@ def parse(argv):
     parser.add_argument("--node", type=targets.address, metavar="URL",
                         help="with --targets: the node behind them")
     parser.add_argument("--seconds", type=positive, metavar="N", help="with --targets: so long each time")
+    parser.add_argument("--rounds", type=positive, metavar="N", help="with --targets: so often")
     parser.add_argument("--connections", type=positive, metavar="N", help="with --targets: of wrk")
     parser.add_argument("--corpus", type=Path, default=workloads.CORPUS,
                         help="recorded pairs, METHOD/test_*.json (default: ../shared/corpus/execution)")
@@ -67,7 +68,7 @@ def parse(argv):
                         help="folder of the results (default: loadtest/results; quick: build/bench)")
     parser.add_argument("--name", default="compare", help="name of the result files")
     args = parser.parse_args(argv)
-    for option in ("node", "seconds", "connections"):
+    for option in ("node", "seconds", "rounds", "connections"):
         if getattr(args, option) and not args.targets:
             parser.error(f"--{option} is for --targets")
     if args.rows and args.targets:
@@ -101,6 +102,7 @@ class Plan:
         if args.tiny:
             self.head_seconds, self.slot_ms, self.clients, self.witness = 3, 1_000, 20, "2M"
         self.seconds, self.connections = args.seconds or self.seconds, args.connections
+        self.rounds = args.rounds or self.rounds
 
 
 def missing_tools(args):
