@@ -74,6 +74,8 @@ impl Store {
             None => {
                 let now = abi::monotonic();
                 self.calls.not_made(&process.shared, call.ticket, now);
+                // the root says so
+                self.waits.set(true);
             }
         }
     }
