@@ -200,3 +200,34 @@ fn a_flush_of_nothing_writes_nothing() {
     }
     assert_eq!(store.status().written, before);
 }
+
+/// However it is filled: what is looked up asks each table, and each is an open file.
+#[test]
+fn a_large_store_has_few_tables() {
+    // by full write buffers; and by flushes of so little that eight of them are longer
+    for (is_flushed, bytes) in [(false, 80 << 20), (true, 16 << 20)] {
+        let folder = folder();
+        let config = Config {
+            write_buffer: 64 << 10,
+            ..Config::new(folder.path().join("store"), 64 << 20)
+        };
+        let (store, _) = open(&config);
+        let count = bytes / 20_000;
+        for n in 0..count {
+            put_noise(&store, n, 20_000, Class::Immutable);
+            if is_flushed {
+                store.flush().unwrap();
+            }
+        }
+        store.flush().unwrap();
+        let files = fs::read_dir(config.path.join("db")).unwrap();
+        let tables = files
+            .flatten()
+            .filter(|file| file.path().extension().is_some_and(|kind| kind == "sst"))
+            .count();
+        assert!(tables < 320, "{tables} tables");
+        let written = store.status().written;
+        assert!(written.compaction < 3 * written.flush, "{written:?}");
+        assert!((count / 4 * 3..count).all(|n| store.get(&key(n), NOW).is_some()));
+    }
+}

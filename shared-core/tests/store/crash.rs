@@ -44,6 +44,7 @@ fn keys(config: &Config) -> BTreeSet<Vec<u8>> {
         name,
         fifo_size: 1 << 40,
         write_buffer: 1 << 20,
+        joined: 1 << 20,
     };
     let mut families = ["default", "immutable", "aging"].map(family);
     families[0].fifo_size = 0;

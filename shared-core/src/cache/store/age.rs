@@ -3,8 +3,7 @@
 //! An entry is as old as its table, and that as its making: by a flush, or by
 //! the last join of smaller tables. So nothing leaves before its time. It may
 //! leave later, with the youngest of what its table was joined from; but joins
-//! of large tables are seldom: it takes seven more of that size, and none is
-//! larger than a write buffer.
+//! of large tables are seldom: it takes seven more of that size.
 
 use std::sync::atomic::Ordering;
 

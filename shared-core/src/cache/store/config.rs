@@ -14,8 +14,9 @@ pub struct Config {
     /// Bytes that it may take on disk, memtables being written included. At
     /// least [`MIN_SIZE`].
     pub max_size: u64,
-    /// Bytes of a memtable. What was stored since the last flush is in
-    /// memtables, up to [`Config::memory`] bytes, and a clean stop writes it.
+    /// So many bytes are flushed at once. What was stored since the last flush
+    /// is in memtables, up to [`Config::memory`] bytes, and a clean stop
+    /// writes it.
     pub write_buffer: u64,
     /// Bytes of tables that RocksDB keeps in memory, apart from their indexes.
     /// The system's page cache does most of it.
@@ -83,10 +84,19 @@ impl Config {
         self.max_size / 64
     }
 
+    /// The longest table that others are joined to, in bytes. A look-up asks each
+    /// table's filter, and each is an open file, so that a store is to have some
+    /// hundred of them, however large it is: eight neighbours of about one size are
+    /// joined unless they would be longer than this (docs/decisions/118).
+    pub fn joined(&self) -> u64 {
+        self.max_size / 40
+    }
+
     /// Bytes of tables of entries. A table is written before the oldest is
-    /// dropped, and others may wait behind it.
+    /// dropped, and others may wait behind it; a joined one before those that are
+    /// in it, and nothing is dropped meanwhile.
     fn entries(&self) -> u64 {
-        let reserve = (MAX_WRITE_BUFFERS + 1) * 2 * self.write_buffer;
+        let reserve = (MAX_WRITE_BUFFERS + 1) * 2 * self.write_buffer + 2 * self.joined();
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
@@ -115,6 +125,7 @@ impl Config {
             name,
             fifo_size,
             write_buffer: self.write_buffer,
+            joined: self.joined(),
         };
         [
             family("default", 0),

@@ -41,12 +41,15 @@ pub struct Store {
     pub(super) flushed: AtomicU64,
     /// Bytes of tables that each of them may have.
     room: Mutex<[u64; 2]>,
-    /// Bytes put since the tables were looked over.
+    /// Bytes put since the last flush was begun.
     put_since: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) busy: AtomicU64,
 }
+
+/// What a row of a memtable takes beside its key and value, in bytes.
+const ROW: u64 = 64;
 
 /// Why something was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,8 +158,7 @@ impl Store {
     /// Stores `body` under `key`, in place of what was there. It is found at
     /// once, and survives a crash from the next flush on.
     pub fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
-        let length = body.len() as u64;
-        if length > self.config.max_entry() {
+        if body.len() as u64 > self.config.max_entry() {
             return Err(StoreError::TooLarge);
         }
         if self.refuses(key, &header.about) {
@@ -181,12 +183,22 @@ impl Store {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.judge(written)?;
-        let since = self.put_since.fetch_add(length, Ordering::Relaxed) + length;
-        if since >= self.config.write_buffer {
-            self.put_since.store(0, Ordering::Relaxed);
-            self.look_over();
-        }
+        self.flush_if_full((key.len() + head.len() + body.len()) as u64);
         Ok(())
+    }
+
+    /// Begins a flush when a write buffer is full, after `more` bytes. RocksDB does not:
+    /// see `family_options` in `rocks.cc`.
+    fn flush_if_full(&self, more: u64) {
+        let more = more + ROW;
+        let since = self.put_since.fetch_add(more, Ordering::Relaxed) + more;
+        if since < self.config.write_buffer {
+            return;
+        }
+        self.put_since.store(0, Ordering::Relaxed);
+        // what keeps it from flushing, the next write meets too
+        let _ = self.rocks.begin_flush();
+        self.look_over();
     }
 
     /// The entry under `key`, if it is fresh at `now` (milliseconds since
@@ -288,6 +300,7 @@ impl Store {
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
+        self.put_since.store(0, Ordering::Relaxed);
         let sequence = self.rocks.sequence();
         let flushed = if injected_once(Fault::FailFlush) {
             Err(Failure::other("injected fault"))

@@ -57,6 +57,7 @@ struct rocks_family {
     // Bytes of tables that FIFO keeps; 0 is levelled compaction.
     uint64_t fifo_size;
     uint64_t write_buffer;
+    uint64_t joined; // bytes of the longest table that FIFO joins others to
 };
 
 struct rocks_options {
@@ -86,6 +87,9 @@ struct rocks_file {
 namespace {
 
 constexpr int kMaxWriteBuffers = 3; // rocks.rs: MAX_WRITE_BUFFERS
+
+// So many tables become one.
+constexpr int kJoined = 8;
 
 Slice slice(const rocks_bytes &bytes) {
     return Slice(reinterpret_cast<const char *>(bytes.data), bytes.size);
@@ -144,8 +148,7 @@ public:
 };
 
 std::string fifo_options(uint64_t size) {
-    // A timer flushes now and then, which makes small tables; those that are
-    // no more than one write buffer together are joined.
+    // What is flushed makes small tables: neighbours are joined.
     return "{max_table_files_size=" + std::to_string(size) +
            ";allow_compaction=true;}";
 }
@@ -163,18 +166,24 @@ rocksdb::ColumnFamilyOptions family_options(
     options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     options.compression = rocksdb::kNoCompression; // bodies are deflated
     options.write_buffer_size = family.write_buffer;
+    options.arena_block_size =
+        std::min<size_t>(family.write_buffer / 8, 1 << 20);
     options.max_write_buffer_number = kMaxWriteBuffers;
     if (family.fifo_size > 0) {
         options.compaction_style = rocksdb::kCompactionStyleFIFO;
         options.compaction_options_fifo.max_table_files_size =
             family.fifo_size;
         options.compaction_options_fifo.allow_compaction = true; // see above
-        options.level0_file_num_compaction_trigger = 8;
+        options.level0_file_num_compaction_trigger = kJoined;
         // The number of files is no reason to wait: FIFO has one level.
         options.level0_slowdown_writes_trigger = 1 << 30;
         options.level0_stop_writes_trigger = 1 << 30;
-        // A join never takes in tables that are full already.
-        options.max_compaction_bytes = family.write_buffer;
+        // So many bytes at most. And FIFO joins no tables of which each is
+        // longer than a write buffer, so that RocksDB has to take that for
+        // longer than what is flushed: sszip_rocks_begin_flush says when.
+        options.max_compaction_bytes = family.joined;
+        options.write_buffer_size =
+            std::max(family.write_buffer, family.joined / (kJoined - 1));
         options.ttl = 0; // the default is 30 days with FIFO
     }
     return options;
@@ -277,6 +286,11 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
         options.info_log = std::make_shared<NoLog>();
         options.stats_dump_period_sec = 0;
         options.stats_persist_period_sec = 0;
+        // A joined table is long: it is read and written in pieces. It is
+        // joined at no lower priority than others have: old tables are dropped
+        // by the same thread, and a store that was filled grew to thrice its size.
+        options.compaction_readahead_size = 1 << 20;
+        options.bytes_per_sync = 1 << 20;
         auto files = rocksdb::FileSystem::Default();
 #ifdef SSZIP_ROCKS_FAULTS
         out->power = PowerFileSystem::wanted(slice(wanted->path).ToString());
@@ -474,6 +488,19 @@ void sszip_rocks_value_free(rocks_value *value) {
 void sszip_rocks_flush(rocks_db *db, rocks_status *status) {
     try {
         set(status, flush_all(db));
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
+// The same, but waits for nothing: what memtables there may be at a time is a
+// reason to refuse writes, not to wait here.
+void sszip_rocks_begin_flush(rocks_db *db, rocks_status *status) {
+    try {
+        rocksdb::FlushOptions options;
+        options.wait = false;
+        options.allow_write_stall = true;
+        set(status, db->db->Flush(options, db->families));
     } catch (...) {
         set_thrown(status);
     }

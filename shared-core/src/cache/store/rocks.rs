@@ -45,6 +45,7 @@ mod ffi {
         pub name: Bytes,
         pub fifo_size: u64,
         pub write_buffer: u64,
+        pub joined: u64,
     }
 
     #[repr(C)]
@@ -104,6 +105,7 @@ mod ffi {
         pub fn sszip_rocks_may_have(db: NonNull<Db>, family: u32, key: *const Bytes) -> u8;
         pub fn sszip_rocks_value_free(value: NonNull<Value>);
         pub fn sszip_rocks_flush(db: NonNull<Db>, status: *mut Status);
+        pub fn sszip_rocks_begin_flush(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_resume(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_background(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_iterate(
@@ -212,8 +214,10 @@ pub struct Family {
     /// Bytes of tables that it keeps, the oldest going first; 0 is levelled
     /// compaction, which keeps all.
     pub fifo_size: u64,
-    /// Bytes of a memtable.
+    /// So many bytes are flushed at once, by [`Rocks::begin_flush`] or before.
     pub write_buffer: u64,
+    /// Bytes of the longest table that others are joined to, with `fifo_size`.
+    pub joined: u64,
 }
 
 /// One change of a batch.
@@ -274,8 +278,8 @@ pub struct Written {
     /// By flushes of memtables.
     #[serde(rename = "written_flush")]
     pub flush: u64,
-    /// By compactions.
-    #[serde(skip)]
+    /// By compactions, which join tables.
+    #[serde(rename = "written_compaction")]
     pub compaction: u64,
 }
 
@@ -314,6 +318,7 @@ impl Rocks {
                 name: family.name.as_bytes().into(),
                 fifo_size: family.fifo_size,
                 write_buffer: family.write_buffer,
+                joined: family.joined,
             })
             .collect();
         let options = ffi::Options {
@@ -420,6 +425,11 @@ impl Rocks {
     /// Writes the memtables of all families to disk, as one step.
     pub fn flush(&self) -> Result<(), Failure> {
         self.call(ffi::sszip_rocks_flush)
+    }
+
+    /// The same, but waits for nothing.
+    pub fn begin_flush(&self) -> Result<(), Failure> {
+        self.call(ffi::sszip_rocks_begin_flush)
     }
 
     /// Tries to write again after a background error.
