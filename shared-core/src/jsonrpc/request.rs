@@ -181,7 +181,16 @@ pub(crate) fn expected(body: &[u8]) -> usize {
     (body.len() / 96 + 1).min(128)
 }
 
-/// A member of a call.
+/// What there must be to read a body of `length` bytes and to look its calls up, in bytes.
+/// They become structures of which only all together are long, and which can't be refused:
+/// the shortest call has some 40 bytes, and takes twelve times that.
+pub(crate) fn room_for(length: usize) -> usize {
+    match length {
+        0..=0x1000 => 0,
+        _ => length.saturating_mul(16),
+    }
+}
+
 /// The method and, if it comes before the params, the id of what begins like that, if it is
 /// a single call whose method comes before its params. What follows may make it another thing.
 pub fn beginning(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {

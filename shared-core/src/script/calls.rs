@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::coded::BodyCoding;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::{parse, Call, Refusal, Request};
+use crate::jsonrpc::request::{parse, room_for, Call, Refusal, Request};
+use crate::memory;
 
 /// Why there are none. Each is a word, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,9 @@ pub fn plain<'a, 'f>(
 pub fn read(body: &[u8], most: usize) -> Result<(Vec<Call<'_>>, bool), No> {
     if body.trim_ascii().is_empty() {
         return Err(No::Body);
+    }
+    if memory::is_short() || !memory::is_there(room_for(body.len())) {
+        return Err(No::Memory);
     }
     match parse(body, most) {
         Ok(Request::Single(call)) => Ok((vec![call], false)),

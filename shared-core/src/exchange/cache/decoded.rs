@@ -2,11 +2,11 @@
 
 use super::asked::Asked;
 use super::found::Found;
-use super::look_up::room_for;
 use super::waits::Waits;
 use crate::cache::reason::Reason;
 use crate::exchange::machine::Exchange;
 use crate::gzip::inflate::InflateError;
+use crate::jsonrpc::request::room_for;
 use crate::memory;
 
 impl Exchange {

@@ -14,7 +14,7 @@ use crate::exchange::head::CacheKind;
 use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
 use crate::exchange::transitions::{Event, State};
-use crate::jsonrpc::request::{Call, Refusal, Request};
+use crate::jsonrpc::request::{room_for, Call, Refusal, Request};
 use crate::memory;
 use crate::mode::Mode;
 
@@ -245,15 +245,5 @@ impl Exchange {
     /// The host did not look it up, for that reason.
     pub fn not_looked_up(&mut self, reason: Reason) {
         self.reason = reason;
-    }
-}
-
-/// What there must be to look up a request with a body of `length` bytes, in
-/// bytes. The calls in it are read into structures of which only all together
-/// are long: the shortest call has some 40 bytes, and takes twelve times that.
-pub(in crate::exchange) fn room_for(length: usize) -> usize {
-    match length {
-        0..=0x1000 => 0,
-        _ => length.saturating_mul(16),
     }
 }

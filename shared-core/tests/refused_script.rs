@@ -1,0 +1,141 @@
+//! Memory that is refused to what programs in a host ask for, at every place where it can
+//! be: they get what is right, or are told that there is none.
+
+#![allow(unsafe_code)] // it calls as C does
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::fmt::{Debug, Display};
+use std::ptr::null;
+use std::slice::from_raw_parts;
+use std::sync::Arc;
+
+use sszip_core::allocator::faulty::refusing;
+use sszip_core::allocator::SMALL;
+use sszip_core::bytes::Bytes;
+use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use sszip_core::cache::process::Shared;
+use sszip_core::ffi::{sszip_calls_read, sszip_field, sszip_status, sszip_str};
+use sszip_core::gzip::oneshot::gzip;
+use sszip_core::script::{kept, stored};
+
+/// Runs it with one more allocation passed each time, until none is refused.
+fn each_refused<T: PartialEq + Debug, E: Display>(
+    from: usize,
+    expected: &T,
+    run: impl Fn() -> Result<T, E>,
+) {
+    let mut failures = 0;
+    for passed in 0..1000 {
+        let (made, refusals) = refusing(from, passed, &run);
+        match made {
+            Ok(made) => assert_eq!(made, *expected),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(refusals.all > 0 && error.contains("memory"), "{error}");
+                failures += 1;
+            }
+        }
+        if refusals.all == 0 {
+            assert!(failures > 0, "nothing was long");
+            return;
+        }
+    }
+    panic!("it never ends");
+}
+
+fn text(bytes: &[u8]) -> sszip_str {
+    sszip_str {
+        data: bytes.as_ptr(),
+        len: bytes.len(),
+    }
+}
+
+/// The ids of the calls, or why not.
+fn ids(coding: Option<&[u8]>, body: &[u8]) -> Result<Vec<usize>, String> {
+    let (mut calls, mut count, mut is_batch) = (null(), 0, false);
+    let mut out = text(b"");
+    let field = sszip_field {
+        name: text(b"Content-Encoding"),
+        value: text(coding.unwrap_or_default()),
+    };
+    // SAFETY: all of it is valid, and what comes back is until the next call.
+    unsafe {
+        let status = sszip_calls_read(
+            &raw const field,
+            usize::from(coding.is_some()),
+            text(body),
+            1 << 30,
+            1 << 20,
+            &raw mut calls,
+            &raw mut count,
+            &raw mut is_batch,
+            &raw mut out,
+        );
+        let said = |text: sszip_str| {
+            let bytes = from_raw_parts(text.data, text.len).to_vec();
+            String::from_utf8(bytes).unwrap()
+        };
+        match status {
+            sszip_status::SSZIP_STATUS_OK => {}
+            _ => return Err(said(out)),
+        }
+        let calls = from_raw_parts(calls, count).iter();
+        Ok(calls.map(|call| said(call.id).parse().unwrap()).collect())
+    }
+}
+
+#[test]
+fn the_calls_of_a_long_batch() {
+    let call = |id: usize| format!(r#"{{"id":{id},"method":"a","jsonrpc":"2.0"}}"#);
+    let expected: Vec<usize> = (0..8000).collect();
+    let calls: Vec<_> = expected.iter().map(|id| call(*id)).collect();
+    let batch = format!("[{}]", calls.join(","));
+    let coded = gzip(batch.as_bytes(), 1, batch.len()).unwrap();
+    // calls are read into what is long only in all: whether that is there is asked before,
+    // and what is asked for is more than anything of it takes
+    let from = 4 * batch.len();
+    each_refused(from, &expected, || ids(None, batch.as_bytes()));
+    each_refused(from, &expected, || ids(Some(b"gzip"), &coded));
+}
+
+fn shared() -> Shared {
+    let shared = Shared::default();
+    shared.start(64 << 20, 64 << 20, 1);
+    shared
+}
+
+#[test]
+fn a_value_that_is_kept() {
+    let shared = shared();
+    let value = vec![b'v'; 1 << 20];
+    let set = || kept::set(&shared, b"name", &value, 5000, 0);
+    each_refused(SMALL + 1, &None, set);
+    let length = kept::get(&shared, b"name", 0).unwrap().map(|it| it.len());
+    assert_eq!(length, Some(value.len()));
+}
+
+#[test]
+fn an_answer_that_is_stored() {
+    let shared = shared();
+    let envelope = Envelope {
+        id: IdPlace::BeforeResult,
+        before: b"{\"id\":".as_slice().into(),
+        between: b",\"result\":\"".as_slice().into(),
+        after: b"\"}".as_slice().into(),
+    };
+    let gate = Gate {
+        min_length: 0,
+        level: 1,
+    };
+    let result: Bytes = vec![b'r'; 1 << 20].into();
+    let meta = Meta {
+        expires_at: 10,
+        ..Meta::default()
+    };
+    let entry = Entry::code(envelope, &result, gate, meta).unwrap();
+    shared.hot().unwrap().insert([1; 32], Arc::new(entry));
+    let whole = [b"{\"id\":7,\"result\":\"", &result[..], b"\"}"].concat();
+    let get = || stored::get(&shared, &[1; 32], b"7", 0);
+    let is_right = |found: Option<Vec<u8>>| found.as_deref() == Some(&whole[..]);
+    each_refused(SMALL + 1, &true, || get().map(is_right));
+}
