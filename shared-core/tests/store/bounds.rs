@@ -212,7 +212,7 @@ fn a_large_store_has_few_tables() {
             ..Config::new(folder.path().join("store"), 64 << 20)
         };
         let (store, _) = open(&config);
-        let count = bytes / 20_000;
+        let count = bytes / 20_000_u64;
         for n in 0..count {
             put_noise(&store, n, 20_000, Class::Immutable);
             if is_flushed {
@@ -228,6 +228,23 @@ fn a_large_store_has_few_tables() {
         assert!(tables < 320, "{tables} tables");
         let written = store.status().written;
         assert!(written.compaction < 3 * written.flush, "{written:?}");
-        assert!((count / 4 * 3..count).all(|n| store.get(&key(n), NOW).is_some()));
+        let found: Vec<_> = (0..count).map(|n| store.get(&key(n), NOW)).collect();
+        let first = found.iter().position(Option::is_some).unwrap();
+        let kept: Vec<_> = found[first..]
+            .iter()
+            .map(|it| it.as_ref().unwrap())
+            .collect();
+        // tables are dropped as a whole, and no more of them than have to be
+        let kept_bytes = kept.len() as u64 * 20_000;
+        let least = config.max_size.min(bytes) / 100 * 80;
+        assert!(kept_bytes > least, "{kept_bytes} bytes are kept");
+        let old = kept.iter().filter(|stored| stored.is_old).count();
+        let share = old as f64 / kept.len() as f64;
+        match is_flushed {
+            // not full yet
+            true => assert!(first == 0 && old == 0, "{old} of it are old"),
+            false => assert!((0.05..0.5).contains(&share), "{share} of it is old"),
+        }
+        assert!(kept.iter().take(old).all(|stored| stored.is_old));
     }
 }
