@@ -146,9 +146,10 @@ mod tests {
         let (all, margin) = (config.entries(), 2 * config.write_buffer);
         assert!(all > (1 << 30) / 5 * 4);
         assert_eq!(config.share_out([0, 0]), [all - margin, all - margin]);
-        assert_eq!(config.share_out([all, 0]), [all - margin, all / 4]);
-        assert_eq!(config.share_out([0, all]), [all / 4 * 3, all - margin]);
-        assert_eq!(config.share_out([all, all]), [all / 4 * 3, all / 4]);
+        let (immutable, aging) = (all - all / 4, all - all / 4 * 3);
+        assert_eq!(config.share_out([all, 0]), [all - margin, aging]);
+        assert_eq!(config.share_out([0, all]), [immutable, all - margin]);
+        assert_eq!(config.share_out([all, all]), [immutable, aging]);
         // full of one, and the other grows
         for used in (0..all / 4).step_by(1 << 20) {
             let [immutable, _] = config.share_out([all, used]);
