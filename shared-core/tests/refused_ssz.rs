@@ -3,12 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
-use sszip_core::allocator::faulty::refusing;
+#[path = "support/refused.rs"]
+mod support;
+
 use sszip_core::allocator::SMALL;
 use sszip_core::ssz::{
     check, hash_tree_root, to_json, to_ssz, Error, Fork, Form, Preset, Schema, ToJson, ToSsz,
     TypeId,
 };
+
+use support::each_refused;
 
 const TABLE: &str = r#"
 class Point(Container):
@@ -64,30 +68,6 @@ fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, Error> {
             len => whole += len,
         }
     }
-}
-
-/// Runs it with one more allocation passed each time, until none is refused.
-fn each_refused<T: PartialEq + std::fmt::Debug>(
-    from: usize,
-    expected: &T,
-    run: impl Fn() -> Result<T, Error>,
-) -> usize {
-    let mut failures = 0;
-    for passed in 0..10_000 {
-        let (made, refusals) = refusing(from, passed, &run);
-        match made {
-            Ok(made) => assert_eq!(made, *expected),
-            Err(error) => {
-                assert!(refusals.all > 0, "{error}");
-                assert!(error.to_string().contains("memory"), "{error}");
-                failures += 1;
-            }
-        }
-        if refusals.all == 0 {
-            return failures;
-        }
-    }
-    panic!("it never ends");
 }
 
 fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {

@@ -64,7 +64,10 @@ pub fn full(folder: &Path) {
         memory = store.status().memory.max(memory);
         put.err().map(|error| (n, error))
     });
-    assert!(memory < 12 * config.write_buffer, "{memory} bytes in memory");
+    assert!(
+        memory < 12 * config.write_buffer,
+        "{memory} bytes in memory"
+    );
     let (stored, error) = failed.expect("40 MB can't fit into 24");
     assert!(
         matches!(error, StoreError::Off(Reason::DiskFull)),
