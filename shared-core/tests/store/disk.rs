@@ -50,24 +50,11 @@ pub fn full(folder: &Path) {
     mount("size=48m", folder);
     let filler = folder.join("filler");
     fill(&filler, 24 << 20);
-    // RocksDB would flush sixty times as much
-    let config = Config {
-        write_buffer: 64 << 10,
-        ..Config::new(folder.join("store"), 1 << 30)
-    };
+    let config = Config::new(folder.join("store"), 64 << 20);
     let (store, _) = open(&config);
 
     // one event, however much fails
-    let mut memory = 0;
-    let failed = (0..10_000).find_map(|n| {
-        let put = try_put(&store, n);
-        memory = store.status().memory.max(memory);
-        put.err().map(|error| (n, error))
-    });
-    assert!(
-        memory < 12 * config.write_buffer,
-        "{memory} bytes in memory"
-    );
+    let failed = (0..10_000).find_map(|n| try_put(&store, n).err().map(|error| (n, error)));
     let (stored, error) = failed.expect("40 MB can't fit into 24");
     assert!(
         matches!(error, StoreError::Off(Reason::DiskFull)),
