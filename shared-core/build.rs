@@ -21,7 +21,12 @@ fn store() {
         build.define("SSZIP_ROCKS_FAULTS", None);
     }
     build.compile("sszip_rocks");
-    for file in ["rocks.cc", "rocks_faults.h", "rocks_ready.h"] {
+    for file in [
+        "rocks.cc",
+        "rocks_faults.h",
+        "rocks_flush.h",
+        "rocks_ready.h",
+    ] {
         println!("cargo::rerun-if-changed={folder}/{file}");
     }
     println!("cargo::rustc-link-lib=rocksdb");

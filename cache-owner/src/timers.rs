@@ -14,6 +14,9 @@ const TICK: u64 = 1_000;
 /// How often the store is asked whether it has something to say.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often a disk that was full, or failed, is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// How often the owner looks for what nobody has asked for: a sixteenth of
 /// that time, but neither more often nor more seldom than this. Milliseconds.
 const FORGET_OFTEN: u64 = 50;
@@ -35,17 +38,23 @@ impl Engine {
     /// Writes down at intervals what lies in the store's memory, and what it
     /// has to say into the log. Never returns.
     pub async fn run_flushes(&self, every: Duration, log: &Log) {
-        let mut flush_at = Instant::now() + every;
-        loop {
-            sleep(every.min(LOOK)).await;
-            if Instant::now() >= flush_at {
-                flush_at = Instant::now() + every;
-                // an event says why, and the next flush tries again
-                drop(self.writing(|owner| owner.disk().flush()).await);
-            }
+        let tell = || {
             while let Some(event) = self.owner.disk().next_event() {
                 log(Level::Error, &event);
             }
+        };
+        let mut flushed_at = Instant::now();
+        loop {
+            sleep(every.min(LOOK)).await;
+            // before a flush makes it good
+            tell();
+            let is_off = self.owner.disk().status().off.is_some();
+            if flushed_at.elapsed() >= if is_off { every.min(RETRY) } else { every } {
+                flushed_at = Instant::now();
+                // an event says why, and the next flush tries again
+                drop(self.writing(|owner| owner.disk().flush()).await);
+            }
+            tell();
         }
     }
 

@@ -19,9 +19,9 @@ pub(crate) enum Fault {
     FailCompress,
     /// Memory for a held body or an encoder is refused.
     FailAlloc,
-    /// Die after the entries were flushed, before a lasting write.
+    /// Die when a lasting write is in memory, before it is flushed.
     #[cfg(feature = "store")]
-    DieFlushed,
+    DieUnflushed,
     /// Die after a lasting write, before the marker file counts it.
     #[cfg(feature = "store")]
     DieWritten,
@@ -57,7 +57,7 @@ pub(crate) fn injected(fault: Fault) -> bool {
         Ok("fail-compress") => Some(Fault::FailCompress),
         Ok("fail-alloc") => Some(Fault::FailAlloc),
         #[cfg(feature = "store")]
-        Ok("die-flushed") => Some(Fault::DieFlushed),
+        Ok("die-unflushed") => Some(Fault::DieUnflushed),
         #[cfg(feature = "store")]
         Ok("die-written") => Some(Fault::DieWritten),
         #[cfg(feature = "store")]

@@ -99,8 +99,10 @@ fn child() {
     match role.as_str() {
         "write" => super::crash::write(folder, argument),
         "mark" => super::crash::mark(folder, argument),
+        "fill" => super::damage::fill_and_wait(folder),
         "full-disk" => super::disk::full(folder),
         "full-at-a-purge" => super::disk::full_at_a_purge(folder),
+        "full-again" => super::disk::full_again(folder),
         "read-only" => super::disk::read_only(folder),
         #[cfg(feature = "faults")]
         "purge-once" => super::steps::purge_once(folder),

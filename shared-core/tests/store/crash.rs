@@ -44,6 +44,7 @@ fn keys(config: &Config) -> BTreeSet<Vec<u8>> {
         name,
         fifo_size: 1 << 40,
         write_buffer: 1 << 20,
+        memtable: 4 << 20,
         joined: 1 << 20,
     };
     let mut families = ["default", "immutable", "aging"].map(family);
@@ -146,8 +147,7 @@ fn note(store: &Store, n: u64) {
     panic!("busy for ten seconds");
 }
 
-/// An entry never survives without the mark that was noted before it, though
-/// neither goes through the log.
+/// An entry never survives without the mark that was noted before it.
 #[test]
 fn no_entry_outlives_what_made_it_final() {
     let folder = folder();

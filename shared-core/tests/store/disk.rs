@@ -5,10 +5,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sszip_core::cache::entry::about::Scope;
-use sszip_core::cache::store::{Config, Event, OpenError, Opening, Reason, Store, StoreError};
+use sszip_core::cache::store::{
+    Config, Event, OpenError, Opening, Reason, Store, StoreError, MIN_SIZE,
+};
 
 use super::child::start_where_it_may_mount;
 use super::support::{body, folder, has, header, key, open, reopen, try_open, NOW};
@@ -50,11 +53,24 @@ pub fn full(folder: &Path) {
     mount("size=48m", folder);
     let filler = folder.join("filler");
     fill(&filler, 24 << 20);
-    let config = Config::new(folder.join("store"), 64 << 20);
+    // RocksDB would flush sixty times as much; tables are joined all the while
+    let config = Config {
+        write_buffer: 64 << 10,
+        ..Config::new(folder.join("store"), 1 << 30)
+    };
     let (store, _) = open(&config);
 
     // one event, however much fails
-    let failed = (0..10_000).find_map(|n| try_put(&store, n).err().map(|error| (n, error)));
+    let mut memory = 0;
+    let failed = (0..10_000).find_map(|n| {
+        let put = try_put(&store, n);
+        memory = store.status().memory.max(memory);
+        put.err().map(|error| (n, error))
+    });
+    assert!(
+        memory < 12 * config.write_buffer,
+        "{memory} bytes in memory"
+    );
     let (stored, error) = failed.expect("40 MB can't fit into 24");
     assert!(
         matches!(error, StoreError::Off(Reason::DiskFull)),
@@ -84,11 +100,10 @@ pub fn full(folder: &Path) {
     fs::remove_file(&filler).unwrap();
     let on = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
-        try_put(&store, stored).is_ok()
+        store.flush().is_ok()
     });
-    assert!(on, "nothing was stored for a minute");
-    // what waited is written with the next flush
-    store.flush().unwrap();
+    assert!(on, "nothing was flushed for a minute");
+    try_put(&store, stored).unwrap();
     assert_eq!(store.next_event(), Some(Event::StoringOn));
     assert_eq!(store.next_event(), None);
     assert_eq!(store.status().off, None);
@@ -152,6 +167,64 @@ pub fn full_at_a_purge(folder: &Path) {
     assert_eq!((0..10).filter(|n| has(&store, *n)).count(), 7);
 }
 
+/// The child: all that writes meets the full disk at any moment, and all of it
+/// goes on when there is room.
+pub fn full_again(folder: &Path) {
+    mount("size=40m", folder);
+    let filler = folder.join("filler");
+    let config = Config {
+        write_buffer: 64 << 10,
+        ..Config::new(folder.join("store"), MIN_SIZE)
+    };
+    let (store, _) = open(&config);
+    let (next, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let put_next = || {
+        let n = next.fetch_add(1, Ordering::SeqCst);
+        try_put(&store, n).map(|()| n)
+    };
+    let purged: Vec<u64> = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ends.load(Ordering::SeqCst) {
+                    let _ = put_next();
+                }
+            });
+        }
+        let purges = scope.spawn(|| {
+            let mut purged = Vec::new();
+            while !ends.load(Ordering::SeqCst) {
+                let put = put_next();
+                purged.extend(
+                    put.ok()
+                        .filter(|n| store.purge(&Scope::Key(key(*n))).is_ok()),
+                );
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            purged
+        });
+        for _ in 0..5 {
+            while store.status().off.is_none() {
+                fill(&filler, 1 << 30);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            fs::remove_file(&filler).unwrap();
+            let on = (0..600).any(|_| {
+                std::thread::sleep(Duration::from_millis(100));
+                store.flush().is_ok() && put_next().is_ok()
+            });
+            assert!(on, "nothing was flushed for a minute");
+        }
+        ends.store(true, Ordering::SeqCst);
+        purges.join().unwrap()
+    });
+    assert!(!purged.is_empty());
+    let last = put_next().unwrap();
+    store.close().unwrap();
+    let store = reopen(&config);
+    assert!(has(&store, last));
+    assert!(purged.iter().all(|n| !has(&store, *n)));
+}
+
 /// The child.
 pub fn read_only(folder: &Path) {
     mount("size=48m", folder);
@@ -177,6 +250,13 @@ fn a_full_disk_turns_storing_off_and_room_turns_it_on() {
 fn a_full_disk_that_a_purge_meets_first() {
     let folder = folder();
     let (good, _) = start_where_it_may_mount("full-at-a-purge", folder.path()).wait();
+    assert!(good);
+}
+
+#[test]
+fn a_disk_that_is_full_again_and_again() {
+    let folder = folder();
+    let (good, _) = start_where_it_may_mount("full-again", folder.path()).wait();
     assert!(good);
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cache::class::Class;
 
-use super::rocks::{Family, MAX_WRITE_BUFFERS};
+use super::rocks::Family;
 
 /// What an owner says of its store.
 #[derive(Clone, Debug)]
@@ -71,11 +71,19 @@ impl Config {
         }
     }
 
-    /// The most that memtables take, in bytes.
+    /// The most that memtables take, in bytes, but for what RocksDB has beside
+    /// each.
     pub fn memory(&self) -> u64 {
-        // one takes another entry, however long, until it is full; of both
-        // classes of entries: the rest is small and flushed with them
-        MAX_WRITE_BUFFERS * 2 * (self.write_buffer + self.max_entry())
+        // while some are flushed others are filled
+        2 * self.memtable()
+    }
+
+    /// Bytes that are written between two flushes, at most: one is begun at
+    /// [`Config::write_buffer`] and, if another is on its way, as soon as that
+    /// is done; at twice as much nothing more is taken, except an entry, however
+    /// long, before.
+    pub(super) fn memtable(&self) -> u64 {
+        2 * self.write_buffer + self.max_entry()
     }
 
     /// The longest body that is stored, in bytes: a table of several may not
@@ -96,7 +104,7 @@ impl Config {
     /// dropped, and others may wait behind it; a joined one before those that are
     /// in it, and nothing is dropped meanwhile.
     fn entries(&self) -> u64 {
-        let reserve = (MAX_WRITE_BUFFERS + 1) * 2 * self.write_buffer + 2 * self.joined();
+        let reserve = 8 * self.write_buffer + 2 * self.joined();
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
@@ -125,6 +133,8 @@ impl Config {
             name,
             fifo_size,
             write_buffer: self.write_buffer,
+            // and what RocksDB has beside it
+            memtable: 2 * self.memtable() + (8 << 20),
             joined: self.joined(),
         };
         [

@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::config::{Config, Tables};
 use super::control::Lasting;
+use super::flushing::Room;
 #[cfg(feature = "faults")]
 use super::marker;
 use super::open::{OpenError, Opening};
 use super::purges::Purges;
 use super::record::Header;
-use super::rocks::{self, Durability, Failure, Pinned, Rocks, Write};
+use super::rocks::{Failure, Pinned, Rocks, Write};
 use super::storing::{Event, Reason, Storing};
 use super::{open, record};
 use crate::cache::entry::about::About;
 use crate::cache::Key;
-use crate::faults::{injected_once, Fault};
 use crate::lock::{locked, read};
 
 /// An open store.
@@ -30,26 +30,22 @@ pub struct Store {
     pub(super) purges: RwLock<Purges>,
     pub(super) lasting: Mutex<Lasting>,
     pub(super) storing: Mutex<Storing>,
-    /// Something was written without the log since the last flush.
-    unflushed: AtomicBool,
-    flushing: Mutex<()>,
+    /// Something was written since the last flush.
+    pub(super) unflushed: AtomicBool,
+    pub(super) flushing: Mutex<()>,
     /// Entries in [`Tables::ALL`] that were written before these are old: they
     /// leave with the next tables, or will have been here for too long.
-    old: [AtomicU64; 2],
+    pub(super) old: [AtomicU64; 2],
     pub(super) aged: [AtomicU64; 2],
     /// The newest write before the last flush.
     pub(super) flushed: AtomicU64,
-    /// Bytes of tables that each of them may have.
-    room: Mutex<[u64; 2]>,
-    /// Bytes put since the last flush was begun.
-    put_since: AtomicU64,
+    pub(super) room: Mutex<Room>,
+    /// Bytes written since the last flush was begun.
+    pub(super) in_memory: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) busy: AtomicU64,
 }
-
-/// What a row of a memtable takes beside its key and value, in bytes.
-const ROW: u64 = 64;
 
 /// Why something was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,8 +139,8 @@ impl Store {
             old: [const { AtomicU64::new(0) }; 2],
             aged: [const { AtomicU64::new(0) }; 2],
             flushed: AtomicU64::new(0),
-            room: Mutex::new([u64::MAX; 2]),
-            put_since: AtomicU64::new(0),
+            room: Mutex::default(),
+            in_memory: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -171,34 +167,17 @@ impl Store {
             key,
             value: [&head, body],
         };
-        let durability = if self.config.log_entries {
-            Durability::Wal
-        } else {
-            Durability::Memory
-        };
-        let written = self.rocks.write(&[write], durability);
+        let length = (key.len() + head.len() + body.len()) as u64;
+        self.take(length)?;
+        let written = self.rocks.write(&[write], self.config.log_entries);
         if written.is_ok() {
             // after the write: what was acknowledged is flushed by the next
             // flush that finds this set
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.judge(written)?;
-        self.flush_if_full((key.len() + head.len() + body.len()) as u64);
+        self.flush_if_full();
         Ok(())
-    }
-
-    /// Begins a flush when a write buffer is full, after `more` bytes. RocksDB does not:
-    /// see `family_options` in `rocks.cc`.
-    fn flush_if_full(&self, more: u64) {
-        let more = more + ROW;
-        let since = self.put_since.fetch_add(more, Ordering::Relaxed) + more;
-        if since < self.config.write_buffer {
-            return;
-        }
-        self.put_since.store(0, Ordering::Relaxed);
-        // what keeps it from flushing, the next write meets too
-        let _ = self.rocks.begin_flush();
-        self.look_over();
     }
 
     /// The entry under `key`, if it is fresh at `now` (milliseconds since
@@ -275,45 +254,6 @@ impl Store {
         read(&self.purges).generation()
     }
 
-    /// To be called now and then: writes what is in memory onto the disk, and
-    /// tries again what could not be written.
-    pub fn flush(&self) -> Result<(), StoreError> {
-        if let Some(failure) = self.rocks.background_error() {
-            locked(&self.storing).off = Some(Reason::from(&failure));
-            self.judge(self.rocks.resume())?;
-        }
-        if locked(&self.storing).off.is_some() {
-            self.unflushed.store(true, Ordering::SeqCst);
-        }
-        self.flush_entries()?;
-        self.look_over();
-        let mut lasting = locked(&self.lasting);
-        if !lasting.rows.is_empty() {
-            self.write_lasting(&mut lasting)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn flush_entries(&self) -> Result<(), StoreError> {
-        // whoever comes while others flush must not go on before they are done
-        let _flushing = locked(&self.flushing);
-        if !self.unflushed.swap(false, Ordering::SeqCst) {
-            return Ok(());
-        }
-        self.put_since.store(0, Ordering::Relaxed);
-        let sequence = self.rocks.sequence();
-        let flushed = if injected_once(Fault::FailFlush) {
-            Err(Failure::other("injected fault"))
-        } else {
-            self.rocks.flush()
-        };
-        match flushed {
-            Ok(()) => self.note_flush(sequence),
-            Err(_) => self.unflushed.store(true, Ordering::SeqCst),
-        }
-        self.judge(flushed)
-    }
-
     /// Flushes, and gives the store up. Without it the same happens when the
     /// last user is gone, but nobody hears of a failure.
     pub fn close(self) -> Result<(), StoreError> {
@@ -362,40 +302,4 @@ impl Store {
             }
         }
     }
-
-    /// Looks what tables there are, shares their room out again, and sees
-    /// which of them a quarter more of their class would drive out.
-    fn look_over(&self) {
-        let tables = Tables::ALL.map(|tables| self.rocks.tables(tables.family()));
-        let used = tables
-            .each_ref()
-            .map(|tables| tables.iter().map(|table| table.size).sum());
-        let wanted = self.config.share_out(used);
-        let mut room = locked(&self.room);
-        for (n, family) in Tables::ALL.map(Tables::family).into_iter().enumerate() {
-            // a change is a file that RocksDB writes
-            if wanted[n].abs_diff(room[n]) >= self.config.write_buffer
-                && self.rocks.set_fifo_size(family, wanted[n]).is_ok()
-            {
-                room[n] = wanted[n];
-            }
-            let first = first_young(&tables[n], room[n] / 4 * 3);
-            self.old[n].store(first, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The oldest write in the newest tables that make up `young` bytes; 0 if that
-/// is all of them.
-fn first_young(tables: &[rocks::Table], young: u64) -> u64 {
-    let mut bytes = 0;
-    let mut first = u64::MAX;
-    for table in tables {
-        if bytes >= young {
-            return first;
-        }
-        bytes += table.size;
-        first = first.min(table.smallest_sequence);
-    }
-    0
 }

@@ -1,12 +1,14 @@
 //! What must last: purges, and what the owner keeps.
 //!
-//! Such a write goes through the log, onto the disk, and is then counted by the
-//! marker file; before it goes all that was written without the log.
+//! Such a write is flushed at once, with all that was written before, and is then
+//! counted by the marker file.
+
+use std::sync::atomic::Ordering;
 
 use super::config::CONTROL;
 use super::control::{self, Lasting};
 use super::entries::{Store, StoreError};
-use super::rocks::{Durability, Failure, Write};
+use super::rocks::{Failure, Write};
 use crate::cache::entry::about::Scope;
 use crate::faults::{die_if, Fault};
 use crate::lock::{locked, write};
@@ -66,7 +68,11 @@ impl Store {
                 key: &key,
             },
         };
-        self.judge(self.rocks.write(&[write], Durability::Memory))
+        self.take((key.len() + value.unwrap_or_default().len()) as u64)?;
+        let written = self.rocks.write(&[write], false);
+        self.judge(written)?;
+        self.flush_if_full();
+        Ok(())
     }
 
     /// What the owner keeps under `key`.
@@ -88,12 +94,9 @@ impl Store {
         Ok(keys)
     }
 
-    /// Puts all waiting rows onto the disk. What was written before without
-    /// the log goes first, all families at once: otherwise a crash would keep
-    /// the later and lose the earlier.
+    /// Puts all waiting rows onto the disk, and what was written before with them:
+    /// otherwise a crash would keep the later and lose the earlier.
     pub(super) fn write_lasting(&self, lasting: &mut Lasting) -> Result<(), StoreError> {
-        self.flush_entries()?;
-        die_if(Fault::DieFlushed);
         let serial = lasting.marker.serial + 1;
         let number = serial.to_be_bytes();
         let mut writes = vec![Write::Put {
@@ -112,7 +115,10 @@ impl Store {
                 key,
             },
         }));
-        self.judge(self.rocks.write(&writes, Durability::Synced))?;
+        self.judge(self.rocks.write(&writes, false))?;
+        self.unflushed.store(true, Ordering::SeqCst);
+        die_if(Fault::DieUnflushed);
+        self.flush_entries()?;
         die_if(Fault::DieWritten);
         // the database may be a write ahead of its marker, not behind
         lasting.marker.serial = serial;

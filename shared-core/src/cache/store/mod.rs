@@ -4,12 +4,12 @@
 //! memtable is flushed, and a crash loses those of the last moments; all
 //! families are flushed together, so that it keeps a beginning of what was
 //! written: no entry without what was noted before it. Purges can't be had
-//! again: they go through the log and are on the disk before they are
-//! acknowledged, after a flush of what was written without the log before.
+//! again: they are flushed, with what was written before, before they are
+//! acknowledged.
 //!
 //! ```text
 //!        put                   purge, control_put
-//!         │ no log              │ flush all, then log + sync,
+//!         │                     │ flush all,
 //!         ▼                     ▼ then the marker (marker.rs)
 //!  immutable │ aging         control
 //!  the entries, FIFO         purges and what else must last
@@ -30,6 +30,7 @@
 //! |-------------|------------------------------------------------------|
 //! | `record`    | the head of an entry                                 |
 //! | `entries`   | [`Store`]: entries in and out                        |
+//! | `flushing`  | from memory to the disk, and a full disk             |
 //! | `purges`    | which entries were purged; needs no RocksDB          |
 //! | `admission` | what is worth storing; needs no RocksDB              |
 //! | `lasting`   | purges, and what else must last; `control`, `marker` |
@@ -44,6 +45,7 @@ mod age;
 mod config;
 mod control;
 mod entries;
+mod flushing;
 mod lasting;
 mod marker;
 mod open;

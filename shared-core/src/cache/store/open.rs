@@ -26,7 +26,7 @@ use super::config::{Config, CONTROL, MIN_SIZE};
 use super::control;
 use super::marker::{sync_folder, Marker, MarkerError, FILE, PRIVATE};
 use super::purges::Purges;
-use super::rocks::{Durability, Failure, Rocks, Write};
+use super::rocks::{Failure, Rocks, Write};
 
 pub(super) const DATABASE: &str = "db";
 const OPENING: &str = "opening";
@@ -402,7 +402,8 @@ fn create(
         })
         .collect();
     rocks
-        .write(&writes, Durability::Synced)
+        .write(&writes, false)
+        .and_then(|()| rocks.flush())
         .map_err(OpenError::Database)?;
     die_if(Fault::DieMade);
     sync_folder(folder)

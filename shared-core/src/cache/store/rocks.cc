@@ -27,6 +27,7 @@
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 
+#include "rocks_flush.h"
 #include "rocks_ready.h"
 
 #ifdef SSZIP_ROCKS_FAULTS
@@ -57,6 +58,7 @@ struct rocks_family {
     // Bytes of tables that FIFO keeps; 0 is levelled compaction.
     uint64_t fifo_size;
     uint64_t write_buffer;
+    uint64_t memtable; // more bytes than one ever has
     uint64_t joined; // bytes of the longest table that FIFO joins others to
 };
 
@@ -86,8 +88,6 @@ struct rocks_file {
 
 namespace {
 
-constexpr int kMaxWriteBuffers = 3; // rocks.rs: MAX_WRITE_BUFFERS
-
 // So many tables become one.
 constexpr int kJoined = 8;
 
@@ -113,31 +113,6 @@ void set_thrown(rocks_status *out) {
     strcpy(out->message, "out of memory, or another C++ exception");
 }
 
-// The error that keeps RocksDB from writing, as its listener is told.
-class Background : public rocksdb::EventListener {
-public:
-    void OnBackgroundError(rocksdb::BackgroundErrorReason,
-                           Status *error) override {
-        std::lock_guard<std::mutex> lock(mutex_);
-        error_ = *error;
-    }
-
-    void OnErrorRecoveryEnd(
-        const rocksdb::BackgroundErrorRecoveryInfo &info) override {
-        std::lock_guard<std::mutex> lock(mutex_);
-        error_ = info.new_bg_error;
-    }
-
-    Status error() {
-        std::lock_guard<std::mutex> lock(mutex_);
-        return error_;
-    }
-
-private:
-    std::mutex mutex_;
-    Status error_;
-};
-
 // RocksDB's own log would meet a full disk like all files, and Debian builds
 // RocksDB with its assertions: the second line after one that could not be
 // written ends the process in one of them.
@@ -147,10 +122,10 @@ public:
     void Logv(const char *, va_list) override {}
 };
 
-std::string fifo_options(uint64_t size) {
+std::string fifo_options(uint64_t size, bool joins) {
     // What is flushed makes small tables: neighbours are joined.
     return "{max_table_files_size=" + std::to_string(size) +
-           ";allow_compaction=true;}";
+           ";allow_compaction=" + (joins ? "true" : "false") + ";}";
 }
 
 rocksdb::ColumnFamilyOptions family_options(
@@ -165,25 +140,25 @@ rocksdb::ColumnFamilyOptions family_options(
         rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
     options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     options.compression = rocksdb::kNoCompression; // bodies are deflated
-    options.write_buffer_size = family.write_buffer;
+    // RocksDB would flush by itself: see Flushes.
+    options.write_buffer_size = family.memtable;
+    // FIFO has one level, and the other family is small.
+    options.level0_slowdown_writes_trigger = 1 << 30;
+    options.level0_stop_writes_trigger = 1 << 30;
     options.arena_block_size =
         std::min<size_t>(family.write_buffer / 8, 1 << 20);
-    options.max_write_buffer_number = kMaxWriteBuffers;
     if (family.fifo_size > 0) {
         options.compaction_style = rocksdb::kCompactionStyleFIFO;
         options.compaction_options_fifo.max_table_files_size =
             family.fifo_size;
-        options.compaction_options_fifo.allow_compaction = true; // see above
+        // not before it is known that there is room: sszip_rocks_set_fifo
+        options.compaction_options_fifo.allow_compaction = false;
         options.level0_file_num_compaction_trigger = kJoined;
-        // The number of files is no reason to wait: FIFO has one level.
-        options.level0_slowdown_writes_trigger = 1 << 30;
-        options.level0_stop_writes_trigger = 1 << 30;
         // So many bytes at most. And FIFO joins no tables of which each is
-        // longer than a write buffer, so that RocksDB has to take that for
-        // longer than what is flushed: sszip_rocks_begin_flush says when.
+        // longer than a write buffer.
         options.max_compaction_bytes = family.joined;
         options.write_buffer_size =
-            std::max(family.write_buffer, family.joined / (kJoined - 1));
+            std::max(family.memtable, family.joined / (kJoined - 1));
         options.ttl = 0; // the default is 30 days with FIFO
     }
     return options;
@@ -202,6 +177,7 @@ struct rocks_db {
     std::unique_ptr<rocksdb::Env> env;
     std::unique_ptr<rocksdb::DB> db;
     std::vector<ColumnFamilyHandle *> families;
+    std::unique_ptr<Flushes> flushes;
 
     ~rocks_db() {
         if (db != nullptr) {
@@ -215,48 +191,6 @@ struct rocks_db {
 struct rocks_value {
     PinnableSlice slice;
 };
-
-} // extern "C"
-
-namespace {
-
-// Memtables wait to be flushed, and nobody does it.
-bool flush_is_stuck(rocks_db *db) {
-    for (ColumnFamilyHandle *family : db->families) {
-        uint64_t waiting = 0, pending = 0, running = 0;
-        (void) db->db->GetIntProperty(
-            family, rocksdb::DB::Properties::kNumImmutableMemTable, &waiting);
-        (void) db->db->GetIntProperty(
-            family, rocksdb::DB::Properties::kMemTableFlushPending, &pending);
-        (void) db->db->GetIntProperty(
-            family, rocksdb::DB::Properties::kNumRunningFlushes, &running);
-        if (waiting > 0 && pending > 0 && running == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// All families at once: one after the other would tear batches apart.
-//
-// After a failed recovery from a full disk RocksDB 7.8 says that a flush is
-// done that it has not begun (it stops waiting, and forgets to say why).
-Status flush_all(rocks_db *db) {
-    for (int tries = 0; tries < 20; tries++) {
-        Status status =
-            db->db->Flush(rocksdb::FlushOptions(), db->families);
-        if (!status.ok() || !flush_is_stuck(db)) {
-            return status;
-        }
-        (void) db->db->Resume();
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return Status::IOError("a flush that RocksDB did not begin");
-}
-
-} // namespace
-
-extern "C" {
 
 struct rocks_iterator {
     std::string upper;
@@ -277,11 +211,11 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
         options.create_if_missing = wanted->create != 0;
         options.create_missing_column_families = wanted->create != 0;
         options.atomic_flush = true;
+        options.avoid_flush_during_shutdown = true; // it is done before
+        options.max_total_wal_size = 4 << 20;
         options.statistics = out->statistics;
         options.listeners.push_back(out->background);
         options.max_open_files = -1;
-        // What grows beside the tables stays small.
-        options.max_total_wal_size = 4 << 20;
         options.max_manifest_file_size = 4 << 20;
         options.info_log = std::make_shared<NoLog>();
         options.stats_dump_period_sec = 0;
@@ -315,6 +249,8 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
             rocksdb::DB::Open(options, slice(wanted->path).ToString(),
                               families, &out->families, &db);
         out->db.reset(db);
+        out->flushes = std::make_unique<Flushes>(db, &out->families,
+                                                 out->background.get());
         set(status, opened);
         return opened.ok() ? out.release() : nullptr;
     } catch (...) {
@@ -336,7 +272,7 @@ void sszip_rocks_prepare(void) {
 // Flushes what is in memory, closes and frees.
 void sszip_rocks_close(rocks_db *db, rocks_status *status) {
     try {
-        Status closed = flush_all(db);
+        Status closed = db->flushes->all();
         for (ColumnFamilyHandle *family : db->families) {
             (void) db->db->DestroyColumnFamilyHandle(family);
         }
@@ -354,10 +290,14 @@ void sszip_rocks_close(rocks_db *db, rocks_status *status) {
 }
 
 // One batch: all of it or nothing. Never waits for a flush: kIncomplete
-// instead, unless `wait`.
+// instead.
+//
+// The log is for measurements. One that has met a full disk ends the process
+// later: after a recovery that had nothing to flush RocksDB 7.8 goes on writing
+// to the same file, which Debian's build takes for a mistake in the program
+// (WritableFileWriter::AssertFalseAndGetStatusForPrevError).
 void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
-                       uint8_t wal, uint8_t sync, uint8_t wait,
-                       rocks_status *status) {
+                       uint8_t wal, rocks_status *status) {
     try {
         rocksdb::WriteBatch batch;
         Status built;
@@ -376,8 +316,7 @@ void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
         if (built.ok()) {
             rocksdb::WriteOptions options;
             options.disableWAL = wal == 0;
-            options.sync = sync != 0;
-            options.no_slowdown = wait == 0;
+            options.no_slowdown = true;
             built = db->db->Write(options, &batch);
         }
         set(status, built);
@@ -386,14 +325,15 @@ void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
     }
 }
 
-// Changes how many bytes of tables a family with FIFO keeps.
-void sszip_rocks_set_fifo_size(rocks_db *db, uint32_t family, uint64_t size,
-                               rocks_status *status) {
+// Changes how many bytes of tables a family with FIFO keeps, and whether it
+// joins them.
+void sszip_rocks_set_fifo(rocks_db *db, uint32_t family, uint64_t size,
+                          uint8_t joins, rocks_status *status) {
     try {
         set(status,
             db->db->SetOptions(
                 db->families.at(family),
-                {{"compaction_options_fifo", fifo_options(size)}}));
+                {{"compaction_options_fifo", fifo_options(size, joins != 0)}}));
     } catch (...) {
         set_thrown(status);
     }
@@ -487,29 +427,28 @@ void sszip_rocks_value_free(rocks_value *value) {
 // All families at once; it is done when this says so.
 void sszip_rocks_flush(rocks_db *db, rocks_status *status) {
     try {
-        set(status, flush_all(db));
+        set(status, db->flushes->all());
     } catch (...) {
         set_thrown(status);
     }
 }
 
-// The same, but waits for nothing: what memtables there may be at a time is a
-// reason to refuse writes, not to wait here.
-void sszip_rocks_begin_flush(rocks_db *db, rocks_status *status) {
+// The same, but waits for nothing; 0 if it was not begun, since another is on
+// its way.
+uint8_t sszip_rocks_begin_flush(rocks_db *db, rocks_status *status) {
+    bool begun = false;
     try {
-        rocksdb::FlushOptions options;
-        options.wait = false;
-        options.allow_write_stall = true;
-        set(status, db->db->Flush(options, db->families));
+        set(status, db->flushes->begin(&begun));
     } catch (...) {
         set_thrown(status);
     }
+    return begun;
 }
 
 // Asks RocksDB to leave the state that a background error put it into.
 void sszip_rocks_resume(rocks_db *db, rocks_status *status) {
     try {
-        set(status, db->db->Resume());
+        set(status, db->flushes->resume());
     } catch (...) {
         set_thrown(status);
     }
@@ -518,7 +457,7 @@ void sszip_rocks_resume(rocks_db *db, rocks_status *status) {
 // The background error that is in force; kOk without one.
 void sszip_rocks_background(rocks_db *db, rocks_status *status) {
     try {
-        set(status, db->background->error());
+        set(status, db->flushes->error());
     } catch (...) {
         set_thrown(status);
     }

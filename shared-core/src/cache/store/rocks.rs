@@ -19,10 +19,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Memtables of a family that may be in memory at a time: `rocks.cc` says so
-/// to RocksDB.
-pub(super) const MAX_WRITE_BUFFERS: u64 = 3;
-
 mod ffi {
     use super::{c_char, NonNull};
 
@@ -45,6 +41,7 @@ mod ffi {
         pub name: Bytes,
         pub fifo_size: u64,
         pub write_buffer: u64,
+        pub memtable: u64,
         pub joined: u64,
     }
 
@@ -78,14 +75,13 @@ mod ffi {
             writes: *const Write,
             count: usize,
             wal: u8,
-            sync: u8,
-            wait: u8,
             status: *mut Status,
         );
-        pub fn sszip_rocks_set_fifo_size(
+        pub fn sszip_rocks_set_fifo(
             db: NonNull<Db>,
             family: u32,
             size: u64,
+            joins: u8,
             status: *mut Status,
         );
         pub fn sszip_rocks_drop_before(
@@ -105,7 +101,7 @@ mod ffi {
         pub fn sszip_rocks_may_have(db: NonNull<Db>, family: u32, key: *const Bytes) -> u8;
         pub fn sszip_rocks_value_free(value: NonNull<Value>);
         pub fn sszip_rocks_flush(db: NonNull<Db>, status: *mut Status);
-        pub fn sszip_rocks_begin_flush(db: NonNull<Db>, status: *mut Status);
+        pub fn sszip_rocks_begin_flush(db: NonNull<Db>, status: *mut Status) -> u8;
         pub fn sszip_rocks_resume(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_background(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_iterate(
@@ -163,7 +159,7 @@ impl Failure {
 
     /// Memory is full of what is to be flushed: a matter of the moment.
     pub fn is_busy(&self) -> bool {
-        self.code == 7 // kIncomplete
+        matches!(self.code, 7 | 13) // kIncomplete, kTryAgain
     }
 }
 
@@ -214,8 +210,11 @@ pub struct Family {
     /// Bytes of tables that it keeps, the oldest going first; 0 is levelled
     /// compaction, which keeps all.
     pub fifo_size: u64,
-    /// So many bytes are flushed at once, by [`Rocks::begin_flush`] or before.
+    /// About so many bytes are flushed at once.
     pub write_buffer: u64,
+    /// More bytes than are ever written between two flushes. RocksDB would begin
+    /// one by itself.
+    pub memtable: u64,
     /// Bytes of the longest table that others are joined to, with `fifo_size`.
     pub joined: u64,
 }
@@ -239,19 +238,6 @@ pub enum Write<'a> {
         /// Its key there.
         key: &'a [u8],
     },
-}
-
-/// How a batch is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Into memory, until the next flush. Refused ([`Failure::is_busy`])
-    /// rather than made to wait for a flush.
-    Memory,
-    /// Into the WAL too, in the system's hands. Refused rather than made to
-    /// wait.
-    Wal,
-    /// Into the WAL and onto the disk; waits.
-    Synced,
 }
 
 /// A table of a family.
@@ -318,6 +304,7 @@ impl Rocks {
                 name: family.name.as_bytes().into(),
                 fifo_size: family.fifo_size,
                 write_buffer: family.write_buffer,
+                memtable: family.memtable,
                 joined: family.joined,
             })
             .collect();
@@ -340,8 +327,10 @@ impl Rocks {
         self._lock = Some(lock);
     }
 
-    /// Writes all of `writes` or nothing.
-    pub fn write(&self, writes: &[Write<'_>], durability: Durability) -> Result<(), Failure> {
+    /// Writes all of `writes` or nothing into memory, until the next flush, and with
+    /// `wal` into the write-ahead log. Refused ([`Failure::is_busy`]) rather than
+    /// made to wait for a flush.
+    pub fn write(&self, writes: &[Write<'_>], wal: bool) -> Result<(), Failure> {
         let empty = ffi::Bytes::from(&[][..]);
         let writes: Vec<_> = writes
             .iter()
@@ -360,23 +349,19 @@ impl Rocks {
                 },
             })
             .collect();
-        let (wal, synced) = match durability {
-            Durability::Memory => (0, 0),
-            Durability::Wal => (1, 0),
-            Durability::Synced => (1, 1),
-        };
         let (all, count) = (writes.as_ptr(), writes.len());
         // SAFETY: RocksDB copies what the batch points to before it returns.
         checked(|status| unsafe {
-            ffi::sszip_rocks_write(self.db, all, count, wal, synced, synced, status);
+            ffi::sszip_rocks_write(self.db, all, count, wal.into(), status);
         })
     }
 
-    /// Changes [`Family::fifo_size`] of a family that had one.
-    pub fn set_fifo_size(&self, family: usize, size: u64) -> Result<(), Failure> {
+    /// Changes [`Family::fifo_size`] of a family that had one, and whether its
+    /// tables are joined.
+    pub fn set_fifo(&self, family: usize, size: u64, joins: bool) -> Result<(), Failure> {
         // SAFETY: the database is open as long as `self` lives.
         checked(|status| unsafe {
-            ffi::sszip_rocks_set_fifo_size(self.db, family as u32, size, status);
+            ffi::sszip_rocks_set_fifo(self.db, family as u32, size, joins.into(), status);
         })
     }
 
@@ -422,17 +407,21 @@ impl Rocks {
         }
     }
 
-    /// Writes the memtables of all families to disk, as one step.
+    /// Writes the memtables of all families to disk, as one step. One flush
+    /// after the other.
     pub fn flush(&self) -> Result<(), Failure> {
         self.call(ffi::sszip_rocks_flush)
     }
 
-    /// The same, but waits for nothing.
-    pub fn begin_flush(&self) -> Result<(), Failure> {
-        self.call(ffi::sszip_rocks_begin_flush)
+    /// The same, but waits for nothing: `false` if one is on its way.
+    pub fn begin_flush(&self) -> Result<bool, Failure> {
+        // SAFETY: the database is open as long as `self` lives.
+        let begun = checked(|status| unsafe { ffi::sszip_rocks_begin_flush(self.db, status) })?;
+        Ok(begun != 0)
     }
 
-    /// Tries to write again after a background error.
+    /// Tries to write again after a background error, by a flush. RocksDB does
+    /// not try by itself.
     pub fn resume(&self) -> Result<(), Failure> {
         self.call(ffi::sszip_rocks_resume)
     }

@@ -49,7 +49,7 @@ impl Store {
                 &Tables::ALL.map(Tables::family),
             ),
             disk: sum("rocksdb.total-sst-files-size", &all),
-            memory: sum("rocksdb.size-all-mem-tables", &all),
+            memory: self.memtables(),
             written: self.rocks.written(),
             read_errors: self.read_errors.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
