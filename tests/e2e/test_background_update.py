@@ -13,11 +13,10 @@ from harness import bodies, client
 from harness.client import Malformed, Truncated
 from harness.http2 import Http2Client
 from harness.origin import CLOSE, RESET, Until, answer, head, scattered
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
 from test_stale import HASH, Asker, failing, logged, result_of, wait_until_expired
-from test_store import wait_until_linked
 
 pytestmark = pytest.mark.bare
 
@@ -523,7 +522,7 @@ def test_a_reload_meanwhile(start_nginx, origin):
 
 def test_beside_a_store(start_nginx, origin):
     nginx = start_nginx("sszip_cache_path @prefix@/cache max_size=64m memory=32m;" + CONFIG)
-    wait_until_linked(nginx, Client(nginx.prefix / "cache/owner.sock"))
+    wait_until_linked(nginx, owner_of(nginx))
     ask = Asker(nginx, origin)
     for path in ("/place", "/few/nofile"):
         ask.serve(b'"0x1"')

@@ -11,9 +11,9 @@ from harness import client
 from harness.chain import Chain
 from harness.client import request_bytes
 from harness.nginx import Nginx
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import call
-from test_store_life import end, wait_until_linked
+from test_store_life import end
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
@@ -71,7 +71,7 @@ class Stand:
     @property
     def status(self):
         """What the owner says of the chain."""
-        (chain,) = Client(self.nginx.prefix / "cache/owner.sock").status()["chains"]
+        (chain,) = owner_of(self.nginx).status()["chains"]
         return chain
 
     def follows(self, state="following"):
@@ -112,7 +112,7 @@ class Stand:
     def class_of(self, body):
         """What it is stored as; None: it is not."""
         key = self.ask(body).header("X-Key")
-        owner = Client(self.nginx.prefix / "cache/owner.sock")
+        owner = owner_of(self.nginx)
         # a worker tells its owner when there is time
         for _ in range(20):
             status, fields, _ = owner.request("GET", f"/v1/entries/{key}")

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from harness.rpc import call
+from harness.owner import wait_until_linked
 from test_chain import TIP, Stand, at, of_transactions
-from test_store_life import kill_manager, wait_until_linked
+from test_store_life import kill_manager
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),

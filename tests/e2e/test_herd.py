@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.owner import Client
+from harness.owner import owner_of
 from harness.rpc import Node, call
 from harness.watch import requests_so_far
 
@@ -73,7 +73,7 @@ def run(start_nginx, request):
     store = store and "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
     nginx = start_nginx(CONFIG.replace("@store@", store), workers=workers)
     if store:
-        owner = Client(nginx.prefix / "cache/owner.sock")
+        owner = owner_of(nginx)
         pids = {str(pid) for pid in nginx.workers()}
         nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
     nginx.most = 2 if workers == 1 else 2 + workers

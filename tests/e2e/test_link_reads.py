@@ -5,10 +5,9 @@ import random
 
 import pytest
 
-from harness.owner import Owner
+from harness.owner import Owner, wait_until_linked
 from harness.rpc import Node, call
 
-from test_store import wait_until_linked
 
 pytestmark = pytest.mark.bare
 

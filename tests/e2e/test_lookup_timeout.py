@@ -6,10 +6,9 @@ import threading
 
 import pytest
 
-from harness.owner import Owner
+from harness.owner import Owner, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
-from test_store import wait_until_linked
 
 pytestmark = pytest.mark.bare
 

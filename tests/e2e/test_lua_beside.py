@@ -12,6 +12,7 @@ from harness.copied import certificate
 from harness.lua import FOLDER, NAMES, frame, lua, modules
 from harness.nginx import MODULE
 from harness.origin import answer
+from harness.owner import wait_until_linked
 from harness.rpc import Node, call
 
 pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx")
@@ -24,7 +25,7 @@ HTTP = """
 sszip on;
 sszip_cache on;
 sszip_cache_namespace beside;
-sszip_cache_path @prefix@/store;
+sszip_cache_path @prefix@/cache;
 gzip on;
 gzip_types application/json;
 brotli on;
@@ -83,9 +84,13 @@ def nginx(request, start_nginx, files):
     """sszip is what is loaded first, or the last."""
     http, options = frame(HTTP), {"files": files, "workers": WORKERS}
     if request.param == "before":
-        return start_nginx(http, main=modules(BROTLI, *NAMES), **options)
-    ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
-    return start_nginx(http, main=modules(*NAMES) + ours, module=FOLDER / f"{BROTLI}.so", **options)
+        nginx = start_nginx(http, main=modules(BROTLI, *NAMES), **options)
+    else:
+        ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
+        nginx = start_nginx(http, main=modules(*NAMES) + ours, module=FOLDER / f"{BROTLI}.so", **options)
+    # those that have no store yet keep nothing
+    wait_until_linked(nginx)
+    return nginx
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.client import fetch
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import call
 
 CHAIN = call("eth_chainId")
@@ -46,18 +46,11 @@ def chains(origin):
 def start(start_nginx):
     def start(http, **options):
         nginx = start_nginx(HEAD + http, **options)
-        nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        nginx.owner = owner_of(nginx)
         wait_until_linked(nginx)
         return nginx
 
     return start
-
-
-def wait_until_linked(nginx):
-    def linked():
-        return {str(pid) for pid in nginx.workers()} <= nginx.owner.pids()
-
-    nginx.wait_for(linked, "the workers' links")
 
 
 def reload(nginx, http):

@@ -12,7 +12,7 @@ import pytest
 from harness.client import connected
 from harness.nginx import MODULE
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import owner_of
 from harness.rpc import Node, call
 from test_other_modules import FOLDER, decoded, modules
 
@@ -314,7 +314,7 @@ def proxies(start_nginx):
             started = start_nginx(http, main=modules(*NAMES), workers=5, files=files)
         os.utime(started.prefix / "www/index.html", (1, 1))  # its Last-Modified
         if order is not None:
-            owner = Client(started.prefix / "cache/owner.sock")
+            owner = owner_of(started)
             started.wait_for(lambda: {str(pid) for pid in started.workers()} <= owner.pids(), "workers at the store")
         return started
 

@@ -13,7 +13,7 @@ import pytest
 from harness.chain import Chain
 from harness.client import fetch
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.specified import values as specified_values
 from test_ssz import EITHER, ELECTRA, JSON, OCTETS, SSZIP, VALUE
 
@@ -80,12 +80,6 @@ def stored(start_nginx):
     nginx = start_nginx(SERVER % (STORE, PURGE))
     wait_until_linked(nginx)
     return nginx
-
-
-def wait_until_linked(nginx):
-    owner = Client(nginx.prefix / "cache/owner.sock")
-    pids = {str(pid) for pid in nginx.workers()}
-    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
 
 
 class Node:
@@ -200,7 +194,7 @@ def test_what_the_owner_has_does_not_bring_back_what_was_replaced(stored, origin
     place = Place(stored, MOVING)
     assert place.states(OCTETS) == [1]
     key = place.ask(OCTETS).header("X-Key")
-    owner = Client(stored.prefix / "cache/owner.sock")
+    owner = owner_of(stored)
     stored.wait_for(lambda: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
     node.state = 2
     assert place.states(JSON) == [2]
@@ -221,7 +215,7 @@ def test_both_formats_are_purged(stored, origin, query, is_final):
             response = place.ask(accept)
             keys[name] = response.header("X-Key")
     assert node.asked == 2 and keys["ssz"] != keys["json"]
-    owner = Client(stored.prefix / "cache/owner.sock")
+    owner = owner_of(stored)
     for key in keys.values():
         stored.wait_for(lambda key=key: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
     node.state = 2
@@ -255,7 +249,7 @@ def test_both_formats_end_with_the_head_and_at_a_reorganisation(start_nginx, ori
         head = f"{STORE} sszip_cache_head http://{chain.address} api=beacon interval=100ms;"
         nginx = start_nginx(SERVER.replace("$arg_run", "main") % (head, PURGE))
         wait_until_linked(nginx)
-        owner = Client(nginx.prefix / "cache/owner.sock")
+        owner = owner_of(nginx)
 
         def follows():
             (said,) = owner.status()["chains"]

@@ -11,10 +11,9 @@ import pytest
 
 from harness import bodies, client
 from harness.origin import CLOSE, RESET, Hangup, Until, answer
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
-from test_store import wait_until_linked
 
 WORDS = ["error", "timeout", "invalid_header", "updating"] + [
     f"http_{status}" for status in (403, 404, 429, 500, 502, 503, 504)
@@ -340,7 +339,7 @@ def stored(start_nginx):
             "@purge@", "location = /purge { sszip_cache_purge on; }"
         )
     )
-    wait_until_linked(nginx, Client(nginx.prefix / "cache/owner.sock"))
+    wait_until_linked(nginx, owner_of(nginx))
     return nginx
 
 

@@ -16,10 +16,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from harness import client
 from harness.nginx import Nginx
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
-from test_store_life import wait_until_linked
 
 CONFIG = """
 sszip on;
@@ -157,7 +156,7 @@ def test_a_location_that_does_something_else(start_nginx):
 def test_the_owner_of_a_store(start_nginx, origin):
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
     nginx = start_nginx(CONFIG.replace("sszip on;", path, 1))
-    owner = Client(nginx.prefix / "cache/owner.sock")
+    owner = owner_of(nginx)
     pids = {str(pid) for pid in nginx.workers()}
     nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
     origin.answers(Node(RESULTS))

@@ -8,8 +8,8 @@ import pytest
 
 from harness.browser import Browser
 from harness.rpc import Node, call
+from harness.owner import wait_until_linked
 from test_status import CONFIG, RESULTS, block
-from test_store_life import wait_until_linked
 
 pytestmark = pytest.mark.once("what a browser makes of the page is not nginx's affair")
 

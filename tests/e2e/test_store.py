@@ -13,7 +13,7 @@ import pytest
 
 from harness import bodies, client
 from harness.nginx import MODULE, Nginx
-from harness.owner import Client, Owner
+from harness.owner import Owner, owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
 
@@ -72,7 +72,7 @@ def run(start_nginx, daemon, request):
             nginx.owner = daemon
         else:
             nginx = start_nginx(config("sszip_cache_path @prefix@/cache max_size=64m memory=32m;"), workers=workers)
-            nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+            nginx.owner = owner_of(nginx)
         wait_until_linked(nginx)
         return nginx
 
@@ -81,13 +81,6 @@ def run(start_nginx, daemon, request):
 
 def config(owner):
     return CONFIG.replace("@owner@", owner)
-
-
-def wait_until_linked(nginx, owner=None):
-    owner = owner or nginx.owner
-    pids = {str(pid) for pid in nginx.workers()}
-
-    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
 
 
 def reload(nginx):
@@ -287,7 +280,7 @@ class TestRecompressing:
     def test_it_is_smaller_after_a_reload_and_the_same(self, start_nginx, ask, parameter, expected):
         path = f"sszip_cache_path @prefix@/cache max_size=64m memory=32m {parameter};"
         nginx = start_nginx(config(path), workers=4)
-        nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        nginx.owner = owner_of(nginx)
         wait_until_linked(nginx)
         asks = ask(nginx)
         before = self.ask_until_stored(nginx, asks)

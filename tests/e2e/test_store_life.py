@@ -15,7 +15,7 @@ import pytest
 from harness import bodies, client
 from harness.nginx import Nginx
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.processes import runs, stop
 from harness.rpc import Node, call
 
@@ -39,20 +39,6 @@ server {
 
 def by_hash(number, id="1"):
     return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id=id)
-
-
-def owner_of(nginx):
-    return Client(nginx.prefix / "cache/owner.sock")
-
-
-def wait_until_linked(nginx):
-    owner = owner_of(nginx)
-
-    def linked():
-        pids = {str(pid) for pid in nginx.workers()}
-        return pids and pids <= owner.pids()
-
-    nginx.wait_for(linked, "the workers to reach the owner")
 
 
 def end(nginx, number):

@@ -15,7 +15,8 @@ from harness.nginx import Nginx
 from harness.origin import answer
 from harness.processes import runs, stop
 from harness.rpc import call
-from test_store_life import end, kill_manager, wait_until_linked
+from harness.owner import wait_until_linked
+from test_store_life import end, kill_manager
 
 pytestmark = [
     pytest.mark.once("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),

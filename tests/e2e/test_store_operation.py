@@ -10,7 +10,7 @@ import time
 
 from harness import client
 from harness.nginx import MODULE
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.origin import answer
 from harness.rpc import Node, call
 
@@ -24,12 +24,6 @@ server {
     location = /purge { sszip_cache_purge on; }
 }
 """
-
-
-def wait_until_linked(nginx):
-    owner = Client(nginx.prefix / "cache/owner.sock")
-    pids = {str(pid) for pid in nginx.workers()}
-    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
 
 
 def test_the_log_says_once_what_runs(start_nginx):
@@ -60,7 +54,7 @@ def test_a_purge_is_logged_and_counted(start_nginx, origin):
     wait_until_linked(nginx)
     origin.answers(Node({"eth_chainId": b'"0x1"'}))
     nginx.post("/", call("eth_chainId"))
-    owner = Client(nginx.prefix / "cache/owner.sock")
+    owner = owner_of(nginx)
     nginx.wait_for(lambda: owner.status()["fills"]["kept"] == 1, "the owner to have it")
     for query, status, entries in (("namespace=mian", 200, 0), ("namespace=main", 200, 1), ("blocks=x", 400, None)):
         said = client.fetch(nginx.port, f"/purge?{query}", method="POST")

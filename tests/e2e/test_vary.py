@@ -4,7 +4,7 @@ learnt for itself what they vary on."""
 import pytest
 
 from harness.origin import answer
-from harness.owner import Client
+from harness.owner import owner_of
 
 CONFIG = """
 sszip on;
@@ -22,7 +22,7 @@ server {
 @pytest.fixture
 def nginx(start_nginx):
     nginx = start_nginx(CONFIG, workers=2)
-    owner = Client(nginx.prefix / "cache/owner.sock")
+    owner = owner_of(nginx)
     pids = {str(pid) for pid in nginx.workers()}
     nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
     return nginx

@@ -11,9 +11,8 @@ import pytest
 
 from harness import client
 from harness.origin import RESET, answer
-from harness.owner import Client
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
-from test_store_life import wait_until_linked
 
 CONFIG = """
 sszip on;
@@ -294,5 +293,5 @@ def test_with_a_store_all_workers_lose_what_is_wrong(start_nginx, origin):
     it.store()
     nginx.wait_for(lambda: it.ask() and it.came().get("different"), "it to be seen")
     nginx.wait_for(lambda: all(b'"0xb"' in it.ask().decoded for _ in range(20)), "the new one everywhere")
-    owner = Client(nginx.prefix / "cache/owner.sock")
+    owner = owner_of(nginx)
     nginx.wait_for(lambda: owner.status()["purges_waiting"] == 0, "all purges to hold")

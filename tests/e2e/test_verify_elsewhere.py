@@ -11,9 +11,9 @@ from harness import client
 from harness.load import Load
 from harness.nginx import MODULE
 from harness.rpc import Node
+from harness.owner import wait_until_linked
 from test_learnt_elsewhere import certificate
 from test_other_modules import FOLDER, modules, order
-from test_store_life import wait_until_linked
 from test_verify import block, told
 
 # for pytest, which looks for them here

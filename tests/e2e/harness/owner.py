@@ -72,6 +72,22 @@ class Client:
         return json.loads(body)["generation"]
 
 
+def owner_of(nginx):
+    """That of its own store, in its folder `cache`."""
+    return Client(nginx.prefix / "cache/owner.sock")
+
+
+def wait_until_linked(nginx, owner=None):
+    """Until each of its workers has reached the owner."""
+    owner = owner or getattr(nginx, "owner", None) or owner_of(nginx)
+
+    def linked():
+        pids = {str(pid) for pid in nginx.workers()}
+        return pids and pids <= owner.pids()
+
+    nginx.wait_for(linked, "the workers to reach the owner")
+
+
 def _lines(settings):
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
 
