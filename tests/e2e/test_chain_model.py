@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from harness.rpc import call
 from harness.owner import wait_until_linked
+from harness.rpc import call
 from test_chain import TIP, Stand, at, of_transactions
 from test_store_life import kill_manager
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from harness.rpc import Node
 from harness.owner import wait_until_linked
+from harness.rpc import Node
 from test_store_life import CONFIG, await_fills, by_hash, end
 
 # longer than nginx's cache manager waits for its store to close

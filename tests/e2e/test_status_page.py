@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from harness.browser import Browser
-from harness.rpc import Node, call
 from harness.owner import wait_until_linked
+from harness.rpc import Node, call
 from test_status import CONFIG, RESULTS, block
 
 pytestmark = pytest.mark.once("what a browser makes of the page is not nginx's affair")

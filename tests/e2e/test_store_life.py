@@ -19,7 +19,6 @@ from harness.owner import owner_of, wait_until_linked
 from harness.processes import runs, stop
 from harness.rpc import Node, call
 
-
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
 
 CONFIG = """

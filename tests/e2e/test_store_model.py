@@ -13,9 +13,9 @@ import pytest
 from harness import client
 from harness.nginx import Nginx
 from harness.origin import answer
+from harness.owner import wait_until_linked
 from harness.processes import runs, stop
 from harness.rpc import call
-from harness.owner import wait_until_linked
 from test_store_life import end, kill_manager
 
 pytestmark = [

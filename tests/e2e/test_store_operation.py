@@ -10,8 +10,8 @@ import time
 
 from harness import client
 from harness.nginx import MODULE
-from harness.owner import owner_of, wait_until_linked
 from harness.origin import answer
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
 CONFIG = """

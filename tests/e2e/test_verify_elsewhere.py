@@ -10,8 +10,8 @@ import pytest
 from harness import client
 from harness.load import Load
 from harness.nginx import MODULE
-from harness.rpc import Node
 from harness.owner import wait_until_linked
+from harness.rpc import Node
 from test_learnt_elsewhere import certificate
 from test_other_modules import FOLDER, modules, order
 from test_verify import block, told

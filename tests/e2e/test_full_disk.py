@@ -1,0 +1,119 @@
+"""The store's disk is full for a while, under load and five workers: answers are right,
+and when there is room again they are stored, without anybody's help."""
+
+import hashlib
+import itertools
+import os
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from harness.owner import Client, wait_until_linked
+from harness.rpc import Node
+from test_store_life import by_hash, end
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @disk@/cache max_size=64m memory=1m;
+sszip_cache_memory 1m;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@;
+    location / { sszip_cache_namespace main; proxy_pass http://@origin@; }
+}
+"""
+
+# so many others are asked for before a block is asked for again
+AGAIN = 300
+
+
+def result(number):
+    return b'"0x%b"' % hashlib.shake_256(b"%d" % number).hexdigest(20_000).encode()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=140m", "tmpfs", mounted], check=True)
+    yield mounted
+    subprocess.run(["umount", "-l", mounted], check=True)
+
+
+def fill(file):
+    with open(file, "wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(b"x" * 65_536)
+        except OSError:
+            pass
+
+
+class Load:
+    """Clients that ask for one block after the other, and for each again later."""
+
+    def __init__(self, nginx):
+        self.nginx, self.wrong = nginx, []
+        self.numbers, self.ends = itertools.count(), threading.Event()
+        self.threads = [threading.Thread(target=self.run) for _ in range(4)]
+
+    def run(self):
+        while not self.ends.is_set():
+            number = next(self.numbers)
+            for number in (number, max(0, number - AGAIN)):
+                answer = self.nginx.post("/", by_hash(number))
+                if answer.status != 200 or result(number) not in answer.decoded:
+                    self.wrong.append((number, answer.status, answer.decoded[:100]))
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("reloads", [False, True], ids=["", "reloaded"])
+def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
+    origin.answers(Node({"eth_getBlockByHash": lambda params: result(int(params[0], 16))}))
+    nginx = start_nginx(CONFIG.replace("@disk@", str(disk)), workers=5)
+    nginx.expect("nothing is stored any more: the disk is full|entries are stored again|no store: ")
+    owner = Client(disk / "cache/owner.sock")
+    wait_until_linked(nginx, owner)
+
+    def stores_more():
+        before = owner.status()["stores"]["done"]
+        nginx.wait_for(lambda: owner.status()["stores"]["done"] > before + 50, "entries to be stored")
+
+    with Load(nginx) as load:
+        for _ in range(2):
+            stores_more()
+            fill(disk / "filler")
+            nginx.wait_for(lambda: owner.status()["store"]["off"], "a full disk")
+            if reloads:
+                before = owner.pid()
+                nginx.reload()
+            (disk / "filler").unlink()
+            if reloads:
+                nginx.wait_for(lambda: owner.pid() not in (None, before), "the next owner")
+            nginx.wait_for(lambda: not owner.status()["store"]["off"], "the disk to be tried again")
+            stores_more()
+    assert not load.wrong
+    if not reloads:
+        for said in ("nothing is stored any more: the disk is full", "entries are stored again"):
+            nginx.wait_for(lambda said=said: nginx.error_log().count(said) == 2, said)
+    end(nginx, signal.SIGQUIT)
+    nginx.start()
+    wait_until_linked(nginx, owner)
+    # what was asked for a second time just before
+    last = next(load.numbers) - AGAIN - 10
+    hits = [nginx.post("/", by_hash(last - n)).header("cache-status") for n in range(30)]
+    assert sum(said.startswith("sszip; hit") for said in hits) > 20
