@@ -64,8 +64,8 @@ class Load:
 
     def run(self):
         while not self.ends.is_set():
-            number = next(self.numbers)
-            for number in (number, max(0, number - AGAIN)):
+            new = next(self.numbers)
+            for number in (new, max(0, new - AGAIN)):
                 answer = self.nginx.post("/", by_hash(number))
                 if answer.status != 200 or result(number) not in answer.decoded:
                     self.wrong.append((number, answer.status, answer.decoded[:100]))
@@ -98,12 +98,12 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
             stores_more()
             fill(disk / "filler")
             nginx.wait_for(lambda: owner.status()["store"]["off"], "a full disk")
+            pid = owner.pid()
             if reloads:
-                before = owner.pid()
                 nginx.reload()
             (disk / "filler").unlink()
             if reloads:
-                nginx.wait_for(lambda: owner.pid() not in (None, before), "the next owner")
+                nginx.wait_for(lambda pid=pid: owner.pid() not in (None, pid), "the next owner")
             nginx.wait_for(lambda: not owner.status()["store"]["off"], "the disk to be tried again")
             stores_more()
     assert not load.wrong
