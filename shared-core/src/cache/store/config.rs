@@ -59,6 +59,15 @@ impl Tables {
     }
 }
 
+/// What RocksDB was told of the tables of [`Tables::ALL`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Bytes that they may have; 0 before it was told.
+    pub(super) sizes: [u64; 2],
+    /// They are joined.
+    pub(super) joins: bool,
+}
+
 impl Config {
     /// The defaults for a store of `max_size` bytes.
     pub fn new(path: impl Into<PathBuf>, max_size: u64) -> Self {

@@ -7,9 +7,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::config::{Config, Tables};
+use super::config::{Config, Room, Tables};
 use super::control::Lasting;
-use super::flushing::Room;
 #[cfg(feature = "faults")]
 use super::marker;
 use super::open::{OpenError, Opening};

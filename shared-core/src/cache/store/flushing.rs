@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::config::Tables;
+use super::config::{Room, Tables};
 use super::entries::{Store, StoreError};
 use super::rocks::{self, Failure};
 use super::storing::Reason;
@@ -12,18 +12,12 @@ use crate::lock::locked;
 /// What a row of a memtable takes beside its key and value, in bytes.
 const ROW: u64 = 64;
 
-/// What RocksDB writes beside tables, in bytes: nothing that can wait is done
-/// with less.
+/// What RocksDB writes beside tables, in bytes: neither is a join begun with less,
+/// nor a full disk tried again.
 const BESIDE: u64 = 8 << 20;
 
-/// What RocksDB was told of the tables of [`Tables::ALL`].
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Room {
-    /// Bytes that they may have; 0 before it was told.
-    sizes: [u64; 2],
-    /// They are joined.
-    joins: bool,
-}
+/// What it writes when it is told how to go on, in bytes, and much more.
+const CHANGE: u64 = 1 << 20;
 
 impl Store {
     /// Makes room in memory for a row of `length` bytes. To be called before the
@@ -77,7 +71,7 @@ impl Store {
         if let Some(failure) = self.rocks.background_error() {
             self.resume(&failure)?;
         }
-        if self.is_off() {
+        if locked(&self.storing).off.is_some() {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.flush_entries()?;
@@ -148,7 +142,7 @@ impl Store {
         let mut room = locked(&self.room);
         let differs = |n: usize| wanted[n].abs_diff(room.sizes[n]) >= self.config.write_buffer;
         // a change is a file that RocksDB writes
-        if free >= BESIDE && (differs(0) || differs(1) || joins != room.joins) {
+        if free >= CHANGE && (differs(0) || differs(1) || joins != room.joins) {
             let set = |n: usize| {
                 let family = Tables::ALL[n].family();
                 self.rocks.set_fifo(family, wanted[n], joins)

@@ -212,10 +212,11 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
         options.create_missing_column_families = wanted->create != 0;
         options.atomic_flush = true;
         options.avoid_flush_during_shutdown = true; // it is done before
-        options.max_total_wal_size = 4 << 20;
         options.statistics = out->statistics;
         options.listeners.push_back(out->background);
         options.max_open_files = -1;
+        // What grows beside the tables stays small.
+        options.max_total_wal_size = 4 << 20;
         options.max_manifest_file_size = 4 << 20;
         options.info_log = std::make_shared<NoLog>();
         options.stats_dump_period_sec = 0;

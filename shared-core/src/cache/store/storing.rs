@@ -5,9 +5,7 @@
 
 use serde::Serialize;
 
-use super::entries::Store;
 use super::rocks::Failure;
-use crate::lock::locked;
 
 /// Why nothing is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -67,13 +65,6 @@ impl Storing {
             Some(reason) => Event::StoringOff(reason.clone()),
             None => Event::StoringOn,
         })
-    }
-}
-
-impl Store {
-    /// Whether nothing is stored, as far as writes have shown.
-    pub(super) fn is_off(&self) -> bool {
-        locked(&self.storing).off.is_some()
     }
 }
 
