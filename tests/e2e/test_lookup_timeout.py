@@ -65,3 +65,10 @@ def test_an_owner_that_takes_its_time(start_nginx, origin, owner, line, is_hit):
     status = answer.header("Cache-Status")
     assert status.startswith("sszip; hit") if is_hit else "fwd=miss" in status, status
     assert node.count() == 2 - is_hit
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["after", "before"])
+def test_beside_a_store_of_its_own(start_nginx, order):
+    lines = ["sszip_cache_path @prefix@/cache max_size=64m;", "sszip_cache_lookup_timeout 1s;"]
+    config = CONFIG.replace("sszip_cache_owner unix:@socket@;", "").replace("@line@", "\n".join(lines[::order]))
+    wait_until_linked(start_nginx(config))

@@ -369,9 +369,12 @@ impl sszip_plan {
         let prefix = String::from_utf8_lossy(&self.prefix);
         if let Some(set) = self.plan.set(name, values, &prefix) {
             set.map_err(|error| error.to_string())?;
-            if let ("cache_path", Some(store)) = (name, self.plan.store.take()) {
-                files::take_folder(&store.folder)?;
-                self.plan.store = Some(store);
+            if name == "cache_path" {
+                // one whose folder can't be had is none
+                let store = self.plan.store.take();
+                let folder = store.as_ref().map(|store| &store.folder);
+                folder.map_or(Ok(()), |folder| files::take_folder(folder))?;
+                self.plan.store = store;
             }
             return Ok(None);
         }
