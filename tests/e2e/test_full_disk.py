@@ -2,19 +2,15 @@
 and when there is room again they are stored, without anybody's help."""
 
 import hashlib
-import itertools
-import os
 import signal
 import subprocess
-import threading
 
 import pytest
 
+from harness.load import Load
 from harness.owner import Client, wait_until_linked
 from harness.rpc import Node
 from test_store_life import by_hash, end
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
 CONFIG = """
 sszip on;
@@ -55,31 +51,16 @@ def fill(file):
             pass
 
 
-class Load:
-    """Clients that ask for one block after the other, and for each again later."""
+class Blocks:
+    """What clients ask for: one block after the other, and each again later."""
 
-    def __init__(self, nginx):
-        self.nginx, self.wrong = nginx, []
-        self.numbers, self.ends = itertools.count(), threading.Event()
-        self.threads = [threading.Thread(target=self.run) for _ in range(4)]
+    def __len__(self):
+        return 1 << 30
 
-    def run(self):
-        while not self.ends.is_set():
-            new = next(self.numbers)
-            for number in (new, max(0, new - AGAIN)):
-                answer = self.nginx.post("/", by_hash(number))
-                if answer.status != 200 or result(number) not in answer.decoded:
-                    self.wrong.append((number, answer.status, answer.decoded[:100]))
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ends.set()
-        for thread in self.threads:
-            thread.join()
+    def __getitem__(self, turn):
+        number = max(0, turn // 2 - turn % 2 * AGAIN)
+        answer = b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % result(number)
+        return ("/", [("Content-Type", "application/json")], by_hash(number)), answer
 
 
 @pytest.mark.parametrize("reloads", [False, True], ids=["", "reloaded"])
@@ -94,7 +75,7 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
         before = owner.status()["stores"]["done"]
         nginx.wait_for(lambda: owner.status()["stores"]["done"] > before + 50, "entries to be stored")
 
-    with Load(nginx) as load:
+    with Load(nginx.port, Blocks(), clients=4) as load:
         for _ in range(2):
             stores_more()
             fill(disk / "filler")
@@ -107,13 +88,13 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
                 nginx.wait_for(lambda pid=pid: owner.pid() not in (None, pid), "the next owner")
             nginx.wait_for(lambda: not owner.status()["store"]["off"], "the disk to be tried again")
             stores_more()
-    assert not load.wrong
+    assert not load.faults
     if not reloads:
         for said in ("nothing is stored any more: the disk is full", "entries are stored again"):
             nginx.wait_for(lambda said=said: nginx.error_log().count(said) == 2, said)
 
     # what is asked for again, after others, is stored, and there after a stop
-    first = next(load.numbers)
+    first = 1 << 40
     for number in [*range(first, first + AGAIN), *range(first, first + 50)]:
         nginx.post("/", by_hash(number))
     before = owner.status()["store"]["entries"]
