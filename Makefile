@@ -3,7 +3,9 @@
 
 SSZIP_CACHE ?= $(HOME)/.cache/sszip
 CARGO_TARGET_DIR := $(SSZIP_CACHE)/target
-export SSZIP_CACHE CARGO_TARGET_DIR
+# Counts, JUnit files, and the logs of servers whose tests failed.
+SSZIP_REPORTS ?= $(SSZIP_CACHE)/reports
+export SSZIP_CACHE CARGO_TARGET_DIR SSZIP_REPORTS
 
 # Past a cargo that is too old, to the one scripts/setup installs.
 export PATH := $(shell bash -c '. scripts/lib.sh; echo "$$PATH"')
@@ -47,11 +49,8 @@ run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctr
 	@scripts/setup run
 	@scripts/run
 
-# Building takes about one core, and the Rust tests the other.
-test: check ## all checks and tests
-	@scripts/side-by-side "$(MAKE) --no-print-directory unit" \
-		"$(MAKE) --no-print-directory build faults ssz"
-	@$(MAKE) --no-print-directory e2e
+test: setup ## all checks and tests; a summary at the end
+	@$(PYTHON) scripts/run-tests
 
 check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --all --check
@@ -71,29 +70,29 @@ check: setup ## format, lints, C style, dependencies' licences
 		tests loadtest scripts/tests scripts/nginx-style
 
 unit: setup ## the Rust tests, the C ABI's among them
-	cargo test --workspace --all-features
+	$(PYTHON) scripts/run-cargo-tests unit --workspace --all-features $(ARGS)
 
 ssz: setup ssz-peers examples ## SSZ against the specifications, Lodestar and typed crates
 	SSZIP_SSZ_ORACLE=$(CARGO_TARGET_DIR)/release/examples/ssz_oracle \
 	SSZIP_LODESTAR=$(SSZIP_CACHE)/lodestar \
-	$(SSZIP_CACHE)/ssz-venv/bin/python -m pytest -q tests/ssz
+	$(SSZIP_CACHE)/ssz-venv/bin/python scripts/run-pytest ssz -q $(ARGS) tests/ssz
 
 ssz-peers: setup ## ... SSZ beside typed crates only
 	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
 
 e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan; docker
 
-# $(call pytest,NGINX,MODULE,FLAVOUR,MARKS): tests/README.md says which run where
+# $(call pytest,NGINX,MODULE,FLAVOUR,MARKS,STAGE): tests/README.md says which run where
 pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
 	SSZIP_MODULE_FAULTS=$(SSZIP_CACHE)/module/$(3)-faults/$(MODULE) \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
 	SSZIP_SPLICES=$(CARGO_TARGET_DIR)/release/examples/splices \
-	$(PYTHON) -m pytest $(if $(4),-m $(4)) tests/e2e
+	$(PYTHON) scripts/run-pytest $(5) $(if $(4),-m $(4)) $(ARGS) tests/e2e
 
 e2e-owner: setup build ## ... the cache's owner only
 	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
 	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/nginx/libsszip_owner.so \
-	$(PYTHON) -m pytest tests/owner
+	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) tests/owner
 
 e2e-envoy: setup build ## ... Envoy only
 	SSZIP_ENVOY=$$(echo $(SSZIP_CACHE)/envoy/lib/python3*/site-packages/envoy/_bin/envoy) \
@@ -103,23 +102,23 @@ e2e-envoy: setup build ## ... Envoy only
 	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
 	SSZIP_MODULE=$(CURDIR)/build/nginx/ngx_http_sszip_module.so \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
-	$(PYTHON) -m pytest tests/envoy
+	$(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) tests/envoy
 
 e2e-debian: setup build faults examples ## ... Debian's nginx only
 	@scripts/build-nginx-module debian --faults
-	$(call pytest,/usr/sbin/nginx,$(CURDIR)/build/nginx/$(MODULE),debian)
+	$(call pytest,/usr/sbin/nginx,$(CURDIR)/build/nginx/$(MODULE),debian,,e2e-debian)
 
 e2e-1.28: setup build faults examples ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28
 	@scripts/build-nginx-module 1.28 --faults
-	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28,'bare and not once and not carried')
+	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28,'bare and not once and not carried',e2e-1.28)
 
 e2e-asan: setup build faults examples ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
 	@scripts/build-nginx-module 1.28-asan
 	@scripts/build-nginx-module 1.28-asan --faults
-	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan,'not once')
+	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan,'not once',e2e-asan)
 
 e2e-docker: setup build ## ... the stack in Docker only, of build/; where an engine can be started
 	@scripts/setup docker

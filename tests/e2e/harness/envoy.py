@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+import kept_logs
+
 from . import client
 from .asked import Asked
 from .nginx import free_port
@@ -277,7 +279,7 @@ class Envoy(Asked):
                 self.end()
                 self.check()
         finally:
-            shutil.rmtree(self.prefix, ignore_errors=True)
+            kept_logs.discard(self.prefix)
 
     # what it wrote
 

@@ -1,0 +1,32 @@
+"""A pytest plugin: writes the outcome of each test to the file that SSZIP_OUTCOMES names."""
+
+import collections
+import json
+import os
+import pathlib
+
+_failures = []  # test ids, in the order in which they failed
+_skips = collections.Counter()  # by reason
+_passed = set()
+
+
+def pytest_runtest_logreport(report):
+    if report.failed and report.nodeid not in _failures:
+        _failures.append(report.nodeid)
+    elif report.skipped and not hasattr(report, "wasxfail"):
+        _skips[report.longrepr[2].removeprefix("Skipped: ")] += 1
+    elif report.when == "call" and report.passed:
+        _passed.add(report.nodeid)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):  # a worker of xdist; the controller writes
+        return
+    outcomes = {
+        "passed": len(_passed.difference(_failures)),
+        "failed": len(_failures),
+        "skipped": sum(_skips.values()),
+        "failures": _failures,
+        "reasons": [f"{count} x {reason}" for reason, count in _skips.items()],
+    }
+    pathlib.Path(os.environ["SSZIP_OUTCOMES"]).write_text(json.dumps(outcomes))
