@@ -21,9 +21,11 @@ pub enum Route {
     /// What an envelope with `execution_optimistic` and `finalized` holds,
     /// named by a slot (or `genesis`), or by a root.
     Named(Option<u64>),
-    /// The same, named by something that moves on: `head`, `justified`,
-    /// `finalized`, or nothing.
+    /// The same, named by something that moves on with the head: `head`, or nothing.
     Moving,
+    /// The same, named by `justified` or `finalized`: these move without a new head, too,
+    /// at the end of an epoch.
+    Checkpoint,
     /// Anything else: it is the node's own state, or unknown.
     Other,
 }
@@ -143,7 +145,7 @@ impl Route {
             Route::Other => return None,
             Route::Constant => Class::Immutable,
             Route::Config => Class::Config,
-            Route::Named(_) | Route::Moving => {
+            Route::Named(_) | Route::Moving | Route::Checkpoint => {
                 // what the execution client has not verified may be wrong
                 let (false, finalized) = (flags.execution_optimistic?, flags.finalized?) else {
                     return None;
@@ -168,7 +170,11 @@ impl Route {
             Route::Named(slot) => slot,
             _ => None,
         };
-        let milliseconds = valid.class(class);
+        let milliseconds = match self {
+            // nobody is told when these move
+            Route::Checkpoint => valid.class(class).min(class.default_valid()),
+            _ => valid.class(class),
+        };
         (milliseconds > 0).then_some(Judged {
             class,
             valid: milliseconds,
@@ -204,6 +210,7 @@ fn named(id: &[u8]) -> Route {
         id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
     match std::str::from_utf8(id) {
         Ok("genesis") => Route::Named(Some(0)),
+        Ok("justified" | "finalized") => Route::Checkpoint,
         Ok(slot) if is_slot => match slot.parse() {
             Ok(slot) => Route::Named(Some(slot)),
             // there is no such slot
@@ -246,6 +253,24 @@ mod tests {
             let target = format!("/eth/v1/beacon/states/{id}/root");
             assert_eq!(class(&target, &body(false, true)), Some(Class::Tip), "{id}");
             assert_eq!(class(&target, &body(true, false)), None);
+        }
+    }
+
+    #[test]
+    fn checkpoint_is_kept_for_a_second_at_most() {
+        let body = b"{\"execution_optimistic\":false,\"finalized\":true,\"data\":{}}";
+        let mut valid = Valid::default();
+        valid.set_class(Class::Tip, 12_000).unwrap();
+        for (id, expected) in [("head", 12_000), ("justified", 1_000), ("finalized", 1_000)] {
+            for route in ["states/ID/root", "headers/ID", "rewards/blocks/ID"] {
+                let target = format!("/eth/v1/beacon/{}", route.replace("ID", id));
+                let judged = Route::of(target.as_bytes()).judge(body, &valid, None);
+                assert_eq!(
+                    judged.map(|judged| judged.valid),
+                    Some(expected),
+                    "{target}"
+                );
+            }
         }
     }
 

@@ -39,7 +39,7 @@ impl Class {
 
     /// Milliseconds where nothing is configured. A slot is 12 s on mainnet and
     /// 2 s on most other chains: what may change is kept for less.
-    pub(super) const fn default_valid(self) -> u64 {
+    pub(crate) const fn default_valid(self) -> u64 {
         match self {
             Class::Immutable => 3_600_000,
             Class::Unfinalized => 2_000,

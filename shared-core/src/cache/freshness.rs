@@ -8,11 +8,15 @@ use std::sync::Arc;
 
 use super::chain::{Heights, Mark};
 use super::class::Class;
-use crate::jsonrpc::block::{self, BlockReference, Bound, ResultBlock, Tag};
+use ends::{class_of, Named};
+
+use crate::jsonrpc::block::{self, BlockReference, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
 use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::said::Rows;
 use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
+
+mod ends;
 
 /// Lifetimes by class, and by method where an operator knows better; and what answers
 /// depend on, where an operator has said that.
@@ -108,28 +112,6 @@ pub enum Came<'a> {
     Error(&'a [u8]),
 }
 
-/// What a call names.
-#[derive(Clone, Copy, Debug)]
-enum Named {
-    /// The head.
-    Head,
-    /// What is safe, or final: other blocks without a new head, too.
-    Moving,
-    /// Another place in the chain that moves on, or none.
-    Nothing,
-    /// The first block that the node has: not always the same one.
-    Earliest,
-    /// A block, by its number.
-    Number(u64),
-    /// A block, by its hash.
-    Block([u8; 32]),
-    /// Blocks up to this one.
-    UpTo(u64),
-    /// A transaction, by its hash, where that can be read. The answer names its
-    /// block, or says that it has none yet.
-    Transaction(Option<[u8; 32]>),
-}
-
 /// What an answer is kept as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
@@ -190,7 +172,7 @@ impl Prospect {
             methods::Class::Never => return None,
             methods::Class::Immutable => Class::Immutable,
             // what the node would do next is its own
-            methods::Class::Tip if is_pending(row, params) => return None,
+            methods::Class::Tip if is_of_no_block(row, params) => return None,
             methods::Class::Tip => Class::Tip,
             methods::Class::Config => Class::Config,
             methods::Class::ByFinality => class_of(block::reference(row, params))?,
@@ -234,7 +216,7 @@ impl Prospect {
         let said = said.map(|said| said.number);
         let (block, height) = match named {
             Named::Head | Named::Moving | Named::Nothing => (None, None),
-            Named::Earliest => (said, None),
+            Named::Earliest(last) => (said, last),
             Named::Number(number) => (Some(number), Some(number)),
             Named::Block(_) | Named::Transaction(_) => (said, said),
             Named::UpTo(last) => (None, Some(last)),
@@ -249,6 +231,8 @@ impl Prospect {
         let class = match self.class {
             // a node that lags says the same of a block that it does not have
             Class::Immutable if is_empty => return None,
+            // which one is the first may be another one by then
+            class if matches!(named, Named::Earliest(_)) => class,
             Class::Unfinalized if is_final() && !is_empty => Class::Immutable,
             class => class,
         };
@@ -263,12 +247,16 @@ impl Prospect {
             (Named::UpTo(last), Class::Immutable) if block::last_in_list(result) != Some(last) => {
                 self.kept_if_repeated(last, known.valid)
             }
-            _ => Some(Judged {
-                of,
-                if_final: self.if_final(named, result, mark, known.valid),
-                block,
-                ..self.kept(class, height, known.valid)?
-            }),
+            _ => {
+                let judged = self.kept(class, height, known.valid)?;
+                Some(Judged {
+                    valid: judged.valid.min(longest(named)),
+                    of,
+                    if_final: self.if_final(named, result, mark, known.valid),
+                    block,
+                    ..judged
+                })
+            }
         }
     }
 
@@ -318,7 +306,10 @@ impl Prospect {
             Came::Error(error) => has_reverted(error),
         };
         let valid = match is_lasting && known.mark.is_none_or(|mark| !mark.is_wrong) {
-            true => self.valid_nothing(known.valid),
+            true => {
+                let named = Named::by(self.method, known.params);
+                self.valid_nothing(known.valid).min(longest(named))
+            }
             false => 0,
         };
         let height = known.mark.map(|mark| mark.seen);
@@ -354,11 +345,7 @@ impl Prospect {
             (mark, _) => mark.map(|mark| mark.seen),
         };
         let judged = self.kept(Class::Tip, height, known)?;
-        let valid = match named {
-            // nobody is told when it moves
-            Named::Moving => judged.valid.min(Class::Tip.default_valid()),
-            _ => judged.valid,
-        };
+        let valid = judged.valid.min(longest(named));
         if content(result) == Content::EmptyArray && self.said.is_none() {
             let valid = valid.min(self.valid_nothing(known));
             return (valid > 0).then_some(Judged {
@@ -395,22 +382,13 @@ impl Prospect {
     }
 }
 
-impl Named {
-    fn by(method: &Method, params: Option<&[u8]>) -> Self {
-        match block::reference(method, params) {
-            BlockReference::InResult => Self::Transaction(block::transaction(params)),
-            BlockReference::Number(number) => Self::Number(number),
-            BlockReference::Hash { hash, .. } => Self::Block(hash),
-            BlockReference::Tag(Tag::Latest) => Self::Head,
-            BlockReference::Tag(Tag::Safe | Tag::Finalized) => Self::Moving,
-            BlockReference::Tag(Tag::Earliest) => Self::Earliest,
-            BlockReference::Range {
-                from: Bound::Number(_),
-                to: Bound::Number(last),
-            } => Self::UpTo(last),
-            BlockReference::None if method.in_result == methods::InResult::Itself => Self::Head,
-            _ => Self::Nothing,
-        }
+/// The longest that an answer about that may be kept, in milliseconds: nobody is told when
+/// a place moves that is not the head.
+fn longest(named: Named) -> u64 {
+    match named {
+        Named::Moving => Class::Tip.default_valid(),
+        Named::Earliest(_) => Class::Unfinalized.default_valid(),
+        _ => u64::MAX,
     }
 }
 
@@ -431,41 +409,13 @@ fn has_reverted(error: &[u8]) -> bool {
     }
 }
 
-fn class_of(reference: BlockReference) -> Option<Class> {
-    match reference {
-        BlockReference::Hash {
-            require_canonical: false,
-            ..
-        } => Some(Class::Immutable),
-        BlockReference::Hash { .. } | BlockReference::Number(_) => Some(Class::Unfinalized),
-        BlockReference::Tag(tag) => class_of_tag(tag),
-        BlockReference::Range { from, to } => {
-            let ends = [from, to].map(|end| match end {
-                Bound::Number(_) => Some(Class::Unfinalized),
-                Bound::Tag(tag) => class_of_tag(tag),
-            });
-            match ends {
-                [Some(Class::Unfinalized), Some(Class::Unfinalized)] => Some(Class::Unfinalized),
-                [Some(_), Some(_)] => Some(Class::Tip),
-                _ => None,
-            }
-        }
-        BlockReference::InResult => Some(Class::Unfinalized),
-        // a method by finality that is about no block at all
-        BlockReference::None | BlockReference::Invalid => None,
-    }
-}
-
-fn is_pending(method: &Method, params: Option<&[u8]>) -> bool {
-    block::reference(method, params) == BlockReference::Tag(Tag::Pending)
-}
-
-fn class_of_tag(tag: Tag) -> Option<Class> {
-    match tag {
-        Tag::Latest | Tag::Safe | Tag::Finalized => Some(Class::Tip),
-        Tag::Earliest => Some(Class::Unfinalized),
-        Tag::Pending => None,
-    }
+/// Whether a call is about what the node would do next, or about no block that every node
+/// takes for the same one.
+fn is_of_no_block(method: &Method, params: Option<&[u8]>) -> bool {
+    matches!(
+        block::reference(method, params),
+        BlockReference::Tag(Tag::Pending) | BlockReference::Invalid
+    )
 }
 
 #[cfg(test)]

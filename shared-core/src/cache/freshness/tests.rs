@@ -1,3 +1,5 @@
+mod ends;
+
 use std::sync::{Arc, LazyLock};
 
 use super::{Came, Class, IfFinal, Known, Prospect, Valid};

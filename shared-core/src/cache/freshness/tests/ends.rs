@@ -1,0 +1,209 @@
+//! Every pair of ends of a range, and every tag of a block, with what an answer is kept as.
+
+use super::{mark, said, spelt, Known, Valid};
+use crate::cache::chain::Mark;
+use crate::cache::class::Class;
+use crate::cache::freshness::{Came, Judged, Prospect};
+use crate::jsonrpc::methods::{self, BlockAt};
+
+/// Of a chain whose head is block 160 and that is final up to 96. Rows are `fromBlock`,
+/// columns `toBlock`, in the order of [`ENDS`]:
+///
+/// - `i` immutable
+/// - `u` unfinalized, evicted with the last block that is named
+/// - `e` unfinalized, two seconds at most: the first block of a node moves when it prunes
+/// - `t` tip, until the next head
+/// - `b` both: tip, two seconds at most
+/// - `m` tip, a second at most: what is safe or final moves between heads, too
+/// - `.` not kept
+const RANGES: [&str; 10] = [
+    //        absent, earliest, 0x10, 0x60, 0x61, 0xa0, 0xa1, latest, safe, finalized, pending
+    "absent    t b t t t t t t m m .",
+    "earliest  b e e e e e b b m m .",
+    "0x10      t e i i u u t t m m .",
+    "0x60      t e . i u u t t m m .",
+    "0x61      t e . . u u t t m m .",
+    "0xa1      t b . . . . t t m m .",
+    "latest    t b t t t t t t m m .",
+    "safe      m m m m m m m m m m .",
+    "finalized m m m m m m m m m m .",
+    "pending   . . . . . . . . . . .",
+];
+
+const ENDS: [&str; 11] = [
+    "absent",
+    "earliest",
+    "0x10",
+    "0x60",
+    "0x61",
+    "0xa0",
+    "0xa1",
+    "latest",
+    "safe",
+    "finalized",
+    "pending",
+];
+
+/// The same letters, of one block.
+const BLOCKS: [&str; 11] = [
+    "absent t",
+    "earliest e",
+    "0x10 i",
+    "0x60 i",
+    "0x61 u",
+    "0xa0 u",
+    "0xa1 t",
+    "latest t",
+    "safe m",
+    "finalized m",
+    "pending .",
+];
+
+const TIP: u64 = 12_000;
+const UNFINALIZED: u64 = 900_000;
+
+/// Lifetimes that are longer than what moves without a word may be kept.
+fn valid(valid: &Valid) -> Valid {
+    let mut valid = valid.clone();
+    valid.set_class(Class::Tip, TIP).unwrap();
+    valid.set_class(Class::Unfinalized, UNFINALIZED).unwrap();
+    valid.set_class(Class::Nothing, TIP).unwrap();
+    valid
+}
+
+fn judge(method: &str, params: &str, result: &str, valid: &Valid) -> Option<Judged> {
+    let known = Known {
+        params: Some(params.as_bytes()),
+        mark: Some(&mark()),
+        valid,
+    };
+    Prospect::of(method.as_bytes(), known.params, valid)?.judge(result.as_bytes(), known)
+}
+
+fn check(judged: Option<Judged>, letter: &str, number: Option<u64>, what: &str) {
+    let kept = judged.map(|judged| (judged.class, judged.valid, judged.height));
+    let Mark { seen, .. } = mark();
+    let expected = match letter {
+        "i" => Some((Class::Immutable, 3_600_000, number)),
+        "u" => Some((Class::Unfinalized, UNFINALIZED, number)),
+        "e" => Some((Class::Unfinalized, 2_000, number)),
+        "t" => Some((Class::Tip, TIP, Some(seen))),
+        "b" => Some((Class::Tip, 2_000, Some(seen))),
+        "m" => Some((Class::Tip, 1_000, Some(seen))),
+        _ => None,
+    };
+    assert_eq!(kept, expected, "{what}");
+}
+
+fn number(end: &str) -> Option<u64> {
+    u64::from_str_radix(end.strip_prefix("0x")?, 16).ok()
+}
+
+#[test]
+fn range_is_as_final_as_its_least_final_end() {
+    let names = methods::all().iter();
+    let ranges = names.filter(|row| matches!(row.at, BlockAt::Range(..)));
+    let mut names: Vec<&str> = ranges.map(|row| row.name).collect();
+    assert!(names.len() >= 5);
+    names.push("acme_getMoves");
+    let valid = valid(&said("acme_getMoves", "range=p[0]"));
+    for name in names {
+        for row in RANGES {
+            let (from, letters) = row.split_once(' ').unwrap();
+            let letters: Vec<&str> = letters.split_ascii_whitespace().collect();
+            assert_eq!(letters.len(), ENDS.len());
+            for (to, letter) in ENDS.into_iter().zip(letters) {
+                let ends = [("fromBlock", from), ("toBlock", to)];
+                let named = ends.iter().filter(|(_, end)| *end != "absent");
+                let named: Vec<String> = named
+                    .map(|(name, end)| format!("\"{name}\":\"{end}\""))
+                    .collect();
+                let params = format!("[{{{}}}]", named.join(","));
+                let last = number(from).max(number(to));
+                let result = format!("[{{\"blockNumber\":\"{to}\"}}]");
+                let judged = judge(name, &params, &result, &valid);
+                check(judged, letter, last, &format!("{name} {params}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn block_that_is_named_by_a_tag_is_kept_as_an_end_of_a_range_is() {
+    let valid = valid(&said("acme_getBlock", "block=p[0]"));
+    let names = methods::all()
+        .iter()
+        .map(|row| (row.name, row.class, row.at));
+    let operators = (
+        "acme_getBlock",
+        methods::Class::ByFinality,
+        BlockAt::Param(0),
+    );
+    for (name, class, at) in names.chain([operators]) {
+        let (place, member) = match at {
+            BlockAt::Number(n) | BlockAt::Param(n) => (n, None),
+            BlockAt::ParamMember(n, member, _) => (n, Some(member)),
+            _ => continue,
+        };
+        for row in BLOCKS {
+            let (end, letter) = row.split_once(' ').unwrap();
+            let mut params = vec!["{}".to_owned(); place];
+            if end != "absent" {
+                params.push(match member {
+                    Some(member) => format!("{{\"{member}\":\"{end}\"}}"),
+                    None => format!("\"{end}\""),
+                });
+            }
+            let params = format!("[{}]", params.join(","));
+            // what depends on the head whatever block is named, as an estimate
+            let letter = match (class, letter) {
+                (methods::Class::Tip, "i" | "u") => "t",
+                (methods::Class::Tip, "e") => "b",
+                _ => letter,
+            };
+            let judged = judge(name, &params, "{\"a\":1}", &valid);
+            let number = number(end);
+            let what = format!("{name} {params}");
+            check(judged, letter, number, &what);
+        }
+    }
+}
+
+#[test]
+fn nothing_at_a_place_that_moves_is_kept_for_a_second_at_most() {
+    let valid = valid(&Valid::default());
+    for (tag, most) in [("latest", TIP), ("finalized", 1_000), ("safe", 1_000)] {
+        let params = format!("[{{}},\"{tag}\"]");
+        let known = Known {
+            params: Some(params.as_bytes()),
+            mark: Some(&mark()),
+            valid: &valid,
+        };
+        let prospect = Prospect::of(b"eth_call", known.params, &valid).unwrap();
+        let reverted = br#"{"code":3,"message":"execution reverted"}"#;
+        for came in [Came::Result(b"null"), Came::Error(reverted)] {
+            assert_eq!(prospect.nothing(came, known).valid, most, "{tag}");
+        }
+    }
+}
+
+#[test]
+fn estimate_for_a_block_that_nodes_read_differently_is_not_kept() {
+    for (params, is_kept) in [
+        ("[{},\"latest\"]", true),
+        ("[{},\"0x10\"]", true),
+        ("[{},\"PENDING\"]", false),
+        ("[{},{\"blockNumber\":\"pending\"}]", false),
+        (
+            "[{},{\"blockNumber\":\"pending\",\"blocknumber\":\"0x1\"}]",
+            false,
+        ),
+        ("[{},\"0x01\"]", false),
+        ("{\"block\":\"pending\"}", false),
+    ] {
+        for method in ["eth_estimateGas", "eth_simulateV1"] {
+            let judged = judge(method, &spelt(params), "\"0x1\"", &Valid::default());
+            assert_eq!(judged.is_some(), is_kept, "{method} {params}");
+        }
+    }
+}
