@@ -34,7 +34,8 @@ pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> Stri
         };
     }
     if let (Some(fork), Ok(Some(version))) = (what.fork, version(json)) {
-        if form != Form::Bare && version != fork.name() && version.parse::<Fork>().is_ok() {
+        let named = version.parse::<Fork>().ok();
+        if form != Form::Bare && named.is_some_and(|named| named != fork) {
             return format!("the answer's version is {version:?}, not {fork}");
         }
     }

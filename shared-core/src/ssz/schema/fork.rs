@@ -100,8 +100,10 @@ impl std::error::Error for UnknownName {}
 impl FromStr for Fork {
     type Err = UnknownName;
 
+    /// Reads a fork's name in any letter case: header fields, envelopes and command lines
+    /// name forks by this one rule.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        find(Self::ALL, Self::name, name)
+        find(Self::ALL, Self::name, &name.to_ascii_lowercase())
     }
 }
 

@@ -74,7 +74,7 @@ impl Fork {
 
     fn named(name: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
-        all.find(|fork| fork.name().as_bytes() == name)
+        all.find(|fork| fork.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
     /// The one that a request's head names.
