@@ -44,6 +44,9 @@ def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
     random_basic, max_basic = random_value.get_random_basic_value, random_value.get_max_basic_value
 
     def of(rng, ty, max_bytes, max_list, mode, chaos):
+        if issubclass(ty, specs.Url):
+            length = 0 if mode == RandomizationMode.mode_zero else rng.randrange(60)
+            return ty("".join(rng.choices('ab/:.é"\\😀', k=length)).encode())
         if not (issubclass(ty, Vector) and ty.vector_length() > DENSE):
             return get_random_ssz_object(rng, ty, max_bytes, max_list, mode, chaos)
         vector = ty()
