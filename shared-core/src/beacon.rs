@@ -67,6 +67,25 @@ pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> 
     None
 }
 
+/// Whether the version and the segments of a path are those of a route, such as
+/// `v2/beacon/blocks/*`: `*` is any segment that is not empty.
+pub(crate) fn is_path_of<'a>(
+    route: &str,
+    version: &'a [u8],
+    segments: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    let mut known = route.split('/').map(str::as_bytes);
+    let mut segments = std::iter::once(version).chain(segments);
+    loop {
+        match (known.next(), segments.next()) {
+            (None, None) => return true,
+            (Some(b"*"), Some(segment)) if !segment.is_empty() => {}
+            (Some(known), Some(segment)) if known == segment => {}
+            _ => return false,
+        }
+    }
+}
+
 /// What is before that in a target; `None`: it is none of the Beacon API.
 pub(crate) fn before(target: &[u8]) -> Option<&[u8]> {
     let (version, _) = path(target)?;

@@ -92,19 +92,15 @@ ROUTES = {
     "SignedExecutionPayloadEnvelope": "/eth/v1/beacon/execution_payload_envelopes/head",
     "BlockContents": "/eth/v3/validator/blocks/1",
     "BlindedBeaconBlock": "/eth/v3/validator/blocks/1",
-    "PayloadAttestationMessages": "/eth/v1/beacon/pool/payload_attestations",
+    "PayloadAttestations": "/eth/v1/beacon/pool/payload_attestations",
     "ExecutionPayloadEnvelope": "/eth/v1/validator/execution_payload_envelopes/7/0xaa",
     "ExecutionPayloadBid": "/eth/v1/validator/execution_payload_bids/7/1",
-    "PayloadAttestationData": "/eth/v1/validator/payload_attestation_data/7",
+    "PayloadAttestationData": "/eth/v1/validator/payload_attestation_data?slot=7",
     "Attestation": "/eth/v2/validator/aggregate_attestation",
     "AttestationData": "/eth/v1/validator/attestation_data",
 }
 # from gloas on there are no blinded blocks, and contents have another route
 CONTENTS_BESIDE = "/eth/v4/validator/blocks/1"
-
-
-# the same in each
-OF_NO_FORK = ("Blobs", "ValidatorBalances", "AttestationData", "PayloadAttestationData")
 
 
 def route(value):
@@ -170,8 +166,7 @@ def test_the_version_of_the_body_where_the_head_has_none(nginx, origin, specifie
         response = nginx.get(path, None, port="port_minimal", headers=[EITHER])
         about = value["fork"], value["type"]
         assert response.body == bytes.fromhex(value["ssz"]), about
-        said = None if value["type"] in OF_NO_FORK else value["fork"]
-        assert response.header("Eth-Consensus-Version") == said, about
+        assert response.header("Eth-Consensus-Version") == value["fork"], about
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
@@ -190,9 +185,7 @@ def test_json_of_every_route_and_fork(nginx, origin, specified, coding):
         assert response.status == 200, (about, response.body[:200])
         assert response.header("Content-Type") == "application/json", about
         # what SSZ does not say is not said
-        expected = {"data": value["data"]}
-        if value["type"] not in OF_NO_FORK:
-            expected["version"] = value["fork"]
+        expected = {"version": value["fork"], "data": value["data"]}
         assert json.loads(response.decoded) == expected, about
         assert response.mode == "json", about
 

@@ -76,6 +76,8 @@ ROUTES = {
     "SignedExecutionPayloadEnvelope": "/eth/v1/beacon/execution_payload_envelopes",
     "SignedExecutionPayloadEnvelopeContents": "/eth/v1/beacon/execution_payload_envelopes",
     "ManySignedProposerPreferences": "/eth/v1/validator/proposer_preferences",
+    "BuilderConfig": "/eth/v4/validator/blocks/7",
+    "BuilderPreferencesEntries": "/eth/v1/validator/builder_preferences",
 }
 WITH_CONTENTS = ("deneb", "electra", "fulu")
 REGISTRATIONS = "/eth/v1/validator/register_validator"

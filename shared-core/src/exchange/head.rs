@@ -75,6 +75,8 @@ pub(super) struct Request {
     pub(super) call: Option<Wish>,
     /// Where SSZ is to be had of what the node has in JSON.
     pub(super) ssz: Option<Negotiated>,
+    /// What its client takes alone, where no SSZ is known.
+    pub(super) untyped: Option<Negotiated>,
     /// Its body is SSZ, which the node may not take.
     pub(super) submitted: Option<Submitted>,
     /// How the body is coded that the node gets; of what is not decoded it is not

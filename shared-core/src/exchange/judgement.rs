@@ -139,8 +139,11 @@ impl Exchange {
             self.judge_part(&Response::read(head.fields.clone()), head);
             return Ok(Judged::Merge);
         }
+        let response = Response::read(head.fields.clone());
+        let to_be_made = self.is_to_be_made(&response, head);
         match head.status {
             101 => return Err(Mode::Upgrade),
+            206 if to_be_made.is_some() => {}
             206 | 304 => {
                 self.varies_as_all_of_it(head);
                 return Err(Mode::Status);
@@ -148,14 +151,13 @@ impl Exchange {
             0..=199 | 204 | 205 => return Err(Mode::Status),
             _ => {}
         }
-        let response = Response::read(head.fields.clone());
         // any other status is the node's own answer to all of it
         if let (Phase::AwaitingPart(_), 200) = (&self.phase, head.status) {
             self.judge_part(&response, head);
             return Ok(Judged::Merge);
         }
-        if let Some((gives, format)) = self.is_to_be_made(&response, head) {
-            match self.judge_transcoding(gives, format, &response, head) {
+        if let Some((negotiated, format)) = to_be_made {
+            match self.judge_transcoding(negotiated, format, &response, head) {
                 Ok(judged) => return judged,
                 // it is what it is
                 Err(why) => self.not_ssz = Some(why.mode()),

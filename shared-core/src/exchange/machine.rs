@@ -274,9 +274,11 @@ impl Exchange {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
+        let mut untyped = None;
         let (mut payload, mut route) = (None, None);
         if self.config.transcodes() {
             ssz = Negotiated::read(head.method, head.target, head.fields.clone());
+            untyped = Negotiated::of_untyped(head.method, head.target, head.fields.clone());
             call = call::wish(head.method, head.target, head.fields.clone());
             if self.config.ssz.request != SszRequest::Off {
                 submitted = Submitted::read(head.method, head.target, head.fields.clone());
@@ -302,6 +304,7 @@ impl Exchange {
         let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
         self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);
+        self.request.untyped = untyped.filter(|_| !self.request.untouched);
         self.request.submitted = submitted.filter(|_| is_read);
         self.request.route = route.filter(|_| self.request.call.is_some());
         self.request.payload = payload.filter(|_| !self.request.untouched);

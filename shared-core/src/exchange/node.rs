@@ -170,8 +170,9 @@ impl Exchange {
             // what is bounded is measured
             return true;
         }
-        let makes = |ssz: Negotiated| ssz.makes(content_type);
-        if self.request.ssz.and_then(makes).is_some() {
+        let makes = |ssz: Negotiated| ssz.makes(Some(content_type));
+        let negotiated = self.request.ssz.or(self.request.untyped);
+        if negotiated.and_then(makes).is_some() {
             return true;
         }
         self.config.enable

@@ -14,6 +14,7 @@ use super::machine::Exchange;
 use super::phase::Phase;
 use super::transcoding::{place, Of, Transcoding};
 use super::transitions::Event;
+use crate::cache::reason::Reason;
 use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::gzip::inflate;
@@ -40,14 +41,20 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        let negotiated = self.request.ssz?;
-        let content_type = response.content_type?;
+        let negotiated = self.request.ssz.or(self.request.untyped)?;
+        let content_type = response.content_type;
+        let is_problem = || content_type.is_some_and(media_type::is_problem);
         let format = match head.status {
-            200 => negotiated.makes(content_type)?,
-            _ if negotiated.is_reply() && media_type::is_problem(content_type) => Format::Json,
+            200 | 203 => negotiated.makes(content_type)?,
+            201..=299 if negotiated.takes_one_only() => negotiated.makes(content_type)?,
+            _ if negotiated.is_reply() && is_problem() => Format::Json,
             _ => return None,
         };
-        Some((negotiated, format))
+        // what has no body is of no format
+        let is_unlabelled = content_type.is_none_or(<[u8]>::is_empty);
+        let has_none = head.content_length == Some(0) || self.request.head;
+        let is_empty = has_none && (is_unlabelled || !negotiated.is_typed() && !self.request.head);
+        (!is_empty).then_some((negotiated, format))
     }
 
     /// What to do with what is to be in another format; or why it is sent in its own.
@@ -64,7 +71,9 @@ impl Exchange {
         let mut held = Held::of(head);
         let stage = match response.coding {
             _ if response.no_transform => Err(Why::NoTransform),
-            _ if head.status != 200 => Err(Why::Nothing),
+            _ if !negotiated.is_typed() => Err(Why::Untyped),
+            _ if negotiated.is_reply() && head.status != 200 => Err(Why::Nothing),
+            _ if !matches!(head.status, 200 | 203) => Err(Why::Status(head.status)),
             Coding::Other => Err(Why::Coding),
             _ => self.open_transcoder(negotiated, format, head, &mut held),
         };
@@ -73,6 +82,7 @@ impl Exchange {
             Err(why) => (Err(why), None),
             Ok((stage, place)) => (Ok(stage), place),
         };
+        self.request.ssz = Some(negotiated);
         self.varies = true;
         response.vary_edits(head.host_writes_vary, &mut self.head_edits);
         response.transcoded_edits(format, &mut held.recoded_edits);
@@ -101,6 +111,9 @@ impl Exchange {
                 () => Of::Route,
             },
             is_gzip: response.coding == Coding::Gzip,
+            is_unlabelled: negotiated.takes_one_only()
+                && response.content_type.is_none_or(<[u8]>::is_empty)
+                && response.coding == Coding::Identity,
             is_original_lost: false,
             came: 0,
             place,
@@ -184,6 +197,12 @@ impl Exchange {
             // what is stored of it is JSON
             self.storing
                 .copy_of_sent(&self.config, &mut self.reason, piece);
+        }
+        let format = self.request.ssz.and_then(Negotiated::format);
+        if whole.is_of_that_format(format, piece) {
+            self.not_stored(Reason::Type);
+            self.give_up(Mode::Type)?;
+            return Ok(PieceAction::GiveUp);
         }
         let taken = whole.transcode_piece(&self.config, piece);
         match (taken, whole.stages.transcoding.as_deref_mut()) {
@@ -289,7 +308,10 @@ impl Exchange {
         Ok(())
     }
 
-    fn not_transcoded(&mut self, transcoding: Transcoding, why: &Why) -> Result<(), Misuse> {
+    fn not_transcoded(&mut self, mut transcoding: Transcoding, why: &Why) -> Result<(), Misuse> {
+        // no bytes are of no format
+        let is_empty = transcoding.came == 0 && !self.request.head;
+        transcoding.takes_original |= is_empty && transcoding.is_unlabelled;
         self.not_stored(why.reason());
         self.detail_edit();
         let Phase::Coding(whole) = &mut self.phase else {
@@ -345,7 +367,8 @@ impl Exchange {
     pub(super) fn must_not_pass(&self) -> bool {
         let is_awaited = matches!(self.phase, Phase::AwaitingHead);
         let must_be_made = |ssz: Negotiated| ssz.takes_ssz_only() || ssz.is_reply();
-        is_awaited && self.request.ssz.is_some_and(must_be_made)
+        let negotiated = self.request.ssz.or(self.request.untyped);
+        is_awaited && negotiated.is_some_and(must_be_made)
     }
 
     /// Whether what is held can't be sent as it is.
@@ -368,6 +391,21 @@ impl Exchange {
 }
 
 impl Whole {
+    /// Whether the first piece of what has no `Content-Type` shows that it has that format
+    /// already. From then on it can be sent as it came.
+    fn is_of_that_format(&mut self, format: Option<Format>, piece: &[u8]) -> bool {
+        let Some(transcoding) = &mut self.stages.transcoding else {
+            return false;
+        };
+        let Some(first) = piece.first().filter(|_| transcoding.came == 0) else {
+            return false;
+        };
+        let is_json = first.is_ascii_whitespace() || matches!(first, b'{' | b'[');
+        let is_it = transcoding.is_unlabelled && is_json == (format == Some(Format::Json));
+        transcoding.takes_original |= is_it;
+        is_it
+    }
+
     /// Takes a piece of the original, if there is memory for it and for what is
     /// made of it.
     fn transcode_piece(&mut self, config: &Config, piece: &[u8]) -> Result<(), Why> {

@@ -34,6 +34,8 @@ pub(super) struct Transcoding {
     pub(super) of: Of,
     /// It comes as gzip.
     pub(super) is_gzip: bool,
+    /// Nothing says which format it has.
+    pub(super) is_unlabelled: bool,
     /// It was too long to be kept.
     pub(super) is_original_lost: bool,
     /// Bytes of it that came.

@@ -10,6 +10,24 @@ pub fn is_json(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/json")
 }
 
+/// Whether a `Content-Type` value names JSON by any of the names that servers have for it:
+/// `application/json`, `text/json`, or a suffix `+json` (RFC 6839), but of a problem's.
+pub fn names_json(content_type: &[u8]) -> bool {
+    const SUFFIX: &[u8] = b"+json";
+    let essence = essence(content_type);
+    let start = essence.len().saturating_sub(SUFFIX.len());
+    is_json(essence)
+        || essence.eq_ignore_ascii_case(b"text/json")
+        || essence[start..].eq_ignore_ascii_case(SUFFIX) && !is_problem(essence)
+}
+
+/// Whether a `Content-Type` value names text, which SSZ is not.
+pub fn is_text(content_type: &[u8]) -> bool {
+    const TEXT: &[u8] = b"text/";
+    let start = essence(content_type).get(..TEXT.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(TEXT))
+}
+
 /// Whether a `Content-Type` value is `application/octet-stream`.
 pub fn is_octets(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/octet-stream")
@@ -140,7 +158,7 @@ fn is_token(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_event_stream, is_grpc, MediaTypes};
+    use super::{is_event_stream, is_grpc, is_text, names_json, MediaTypes};
 
     fn types(words: &[&str]) -> MediaTypes {
         MediaTypes::parse(words.iter().map(|word| word.as_bytes())).unwrap()
@@ -202,6 +220,29 @@ mod tests {
     fn event_streams_are_known() {
         assert!(is_event_stream(b"Text/Event-Stream; charset=utf-8"));
         assert!(!is_event_stream(b"text/plain"));
+    }
+
+    #[test]
+    fn json_has_several_names() {
+        for value in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "text/json",
+            "application/vnd.eth+json;v=1",
+        ] {
+            assert!(names_json(value.as_bytes()), "{value}");
+        }
+        for value in [
+            "",
+            "json",
+            "text/plain",
+            "application/problem+json",
+            "application/octet-stream",
+        ] {
+            assert!(!names_json(value.as_bytes()), "{value}");
+        }
+        assert!(is_text(b"Text/plain; charset=utf-8"));
+        assert!(!is_text(b"application/text/plain"));
     }
 
     #[test]

@@ -26,7 +26,11 @@ pub mod submitted;
 mod updates;
 pub mod why;
 
+#[cfg(test)]
+mod operations;
+
 use self::route::Gives;
+use crate::beacon;
 use crate::negotiate::accept::{Accept, Wish};
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
@@ -61,7 +65,7 @@ impl Format {
     /// That of such a `Content-Type`; `None`: of neither.
     pub fn of(content_type: &[u8]) -> Option<Self> {
         match () {
-            () if media_type::is_json(content_type) => Some(Format::Json),
+            () if media_type::names_json(content_type) => Some(Format::Json),
             () if media_type::is_octets(content_type) => Some(Format::Ssz),
             () => None,
         }
@@ -108,6 +112,28 @@ impl Negotiated {
         Some(Self { gives, wish })
     }
 
+    /// The same of a GET of the Beacon API that is for no such route, from a client that
+    /// takes one format only: it never gets the other. `None`: it is none.
+    pub fn of_untyped<'a>(
+        method: &[u8],
+        target: &[u8],
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Option<Self> {
+        let is_read = matches!(method, b"GET" | b"HEAD") && beacon::is_route(target);
+        if !is_read || route::gives(method, target).is_some() {
+            return None;
+        }
+        let mut accept = Accept::default();
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(b"accept") {
+                accept.read_line(value);
+            }
+        }
+        let (gives, wish) = (&route::UNTYPED, accept.wish());
+        let takes_one = matches!(wish, Wish::SszOnly | Wish::JsonOnly);
+        takes_one.then_some(Self { gives, wish })
+    }
+
     /// What the client is to get; `None`: whatever the node sends.
     pub fn format(self) -> Option<Format> {
         match self.wish {
@@ -131,6 +157,17 @@ impl Negotiated {
     /// Whether the client can do with nothing else.
     pub fn takes_ssz_only(self) -> bool {
         !self.takes_other() && self.wish == Wish::SszOnly
+    }
+
+    /// Whether the client of a route of the Beacon API can do with one format only.
+    pub fn takes_one_only(self) -> bool {
+        let is_route = !self.is_call() && !self.is_bridged() && !self.is_reply();
+        is_route && matches!(self.wish, Wish::SszOnly | Wish::JsonOnly)
+    }
+
+    /// Whether one format can be made of the other.
+    pub fn is_typed(self) -> bool {
+        *self.gives != Gives::Untyped
     }
 
     /// Whether its SSZ says by digests of which forks it is.
@@ -158,8 +195,11 @@ impl Negotiated {
         self.gives.label()
     }
 
-    /// What an answer of that type is to become; `None`: it is that, or neither.
-    pub fn makes(self, content_type: &[u8]) -> Option<Format> {
+    /// What an answer with that `Content-Type` is to become; `None`: it is that already,
+    /// or goes as it came. What has none or another is made what it has to be for
+    /// clients that take nothing else.
+    pub fn makes(self, content_type: Option<&[u8]>) -> Option<Format> {
+        let content_type = content_type.unwrap_or_default();
         if self.is_reply() {
             let wants_ssz = matches!(self.wish, Wish::Ssz | Wish::SszOnly);
             let format = if wants_ssz { Format::Ssz } else { Format::Json };
@@ -169,8 +209,16 @@ impl Negotiated {
                 () => None,
             };
         }
-        let (wanted, came) = (self.format()?, Format::of(content_type)?);
-        (wanted != came).then_some(wanted)
+        let wanted = self.format()?;
+        let is_other = match (wanted, Format::of(content_type)) {
+            (wanted, Some(came)) => wanted != came,
+            (_, None) if !self.takes_one_only() => false,
+            (wanted, None) if content_type.is_empty() => self.is_typed() || wanted == Format::Ssz,
+            // nobody takes these for SSZ
+            (Format::Ssz, None) => !media_type::is_event_stream(content_type),
+            (Format::Json, None) => self.is_typed() && !is_read_as_text(content_type),
+        };
+        is_other.then_some(wanted)
     }
 
     /// What the node is asked for instead: one that has only the other format must
@@ -187,6 +235,11 @@ impl Negotiated {
             Wish::Json | Wish::Other => None,
         }
     }
+}
+
+/// Whether a client that takes JSON will not take an answer with that `Content-Type` for SSZ.
+fn is_read_as_text(content_type: &[u8]) -> bool {
+    media_type::is_text(content_type) || media_type::is_problem(content_type)
 }
 
 /// Compiles the types of a preset, which takes milliseconds.

@@ -29,13 +29,20 @@ pub enum Gives {
     Status(&'static str, &'static str, u8),
     /// The other way round: what REST has of it, which becomes that type, or JSON.
     Reply(&'static str, u8),
+    /// A value that has no SSZ type here: neither format can be made of the other.
+    Untyped,
 }
+
+/// An answer of a route of the Beacon API that is not in the tables.
+pub static UNTYPED: Gives = Gives::Untyped;
 
 const BLINDED: &str = "Eth-Execution-Payload-Blinded";
 const INCLUDED: &str = "Eth-Execution-Payload-Included";
 
+const PTC_DATA: Gives = Gives::Same("PayloadAttestationData", Fork::Gloas);
+
 /// Below `/eth`; `*` is any one segment.
-const ROUTES: &[(&str, Gives)] = &[
+pub(super) const ROUTES: &[(&str, Gives)] = &[
     ("v2/debug/beacon/states/*", Gives::Type("BeaconState")),
     ("v2/beacon/blocks/*", Gives::Type("SignedBeaconBlock")),
     ("v1/beacon/blinded_blocks/*", Gives::Blinded),
@@ -84,7 +91,7 @@ const ROUTES: &[(&str, Gives)] = &[
     ),
     (
         "v1/beacon/pool/payload_attestations",
-        Gives::Type("PayloadAttestationMessages"),
+        Gives::Type("PayloadAttestations"),
     ),
     ("v3/validator/blocks/*", Gives::Produced),
     ("v4/validator/blocks/*", Gives::ProducedBeside),
@@ -96,10 +103,9 @@ const ROUTES: &[(&str, Gives)] = &[
         "v1/validator/execution_payload_bids/*/*",
         Gives::Type("ExecutionPayloadBid"),
     ),
-    (
-        "v1/validator/payload_attestation_data/*",
-        Gives::Same("PayloadAttestationData", Fork::Gloas),
-    ),
+    ("v1/validator/payload_attestation_data", PTC_DATA),
+    // until July 2026 the slot was a part of the path
+    ("v1/validator/payload_attestation_data/*", PTC_DATA),
     (
         "v2/validator/aggregate_attestation",
         Gives::Type("Attestation"),
@@ -111,8 +117,8 @@ const ROUTES: &[(&str, Gives)] = &[
 ];
 
 /// The same of POSTs that ask and change nothing: their bodies say for which
-/// validators.
-const POSTS: &[(&str, Gives)] = &[
+/// validators, or with which builders.
+pub(super) const POSTS: &[(&str, Gives)] = &[
     (
         "v1/beacon/states/*/validator_balances",
         Gives::Same("ValidatorBalances", Fork::Phase0),
@@ -121,6 +127,7 @@ const POSTS: &[(&str, Gives)] = &[
         "v1/beacon/states/*/validator_identities",
         Gives::Same("ValidatorIdentities", Fork::Phase0),
     ),
+    ("v4/validator/blocks/*", Gives::ProducedBeside),
 ];
 
 /// What a request to a target (path and query) gives; `None`: no SSZ.
@@ -131,19 +138,8 @@ pub fn gives(method: &[u8], target: &[u8]) -> Option<&'static Gives> {
         _ => return None,
     };
     let (version, segments) = beacon::path(target)?;
-    let is_it = |pattern: &str| {
-        let mut known = pattern.split('/').map(str::as_bytes);
-        let mut segments = std::iter::once(version).chain(segments.clone());
-        loop {
-            match (known.next(), segments.next()) {
-                (None, None) => return true,
-                (Some(b"*"), Some(segment)) if !segment.is_empty() => {}
-                (Some(known), Some(segment)) if known == segment => {}
-                _ => return false,
-            }
-        }
-    };
-    let route = routes.iter().find(|(pattern, _)| is_it(pattern));
+    let mut routes = routes.iter();
+    let route = routes.find(|(route, _)| beacon::is_path_of(route, version, segments.clone()));
     route.map(|(_, gives)| gives)
 }
 
@@ -181,6 +177,7 @@ impl Gives {
                 true => Some("BlockContents"),
                 false => Some("BeaconBlock"),
             },
+            Gives::Untyped => None,
         }
     }
 
@@ -191,7 +188,17 @@ impl Gives {
             Gives::Same(_, fork) => Some(fork),
             Gives::Result(..) | Gives::Status(..) | Gives::Reply(..) => Some(Fork::Phase0),
             Gives::Type(_) | Gives::Blinded | Gives::Updates => None,
-            Gives::Produced | Gives::ProducedBeside => None,
+            Gives::Produced | Gives::ProducedBeside | Gives::Untyped => None,
+        }
+    }
+
+    /// Whether an envelope around its JSON may name a fork.
+    pub(super) fn may_be_of_a_fork(self) -> bool {
+        match self {
+            Gives::Type(_) | Gives::Same(..) | Gives::Blinded => true,
+            Gives::Produced | Gives::ProducedBeside => true,
+            Gives::Result(..) | Gives::Status(..) | Gives::Reply(..) => false,
+            Gives::Updates | Gives::Untyped => false,
         }
     }
 
@@ -258,6 +265,7 @@ mod tests {
             "/eth/v2/beacon/blocks/head/root",
             "/eth/v1/beacon/blocks/head/attestations",
             "/eth/v1/beacon/states/head/validators",
+            "/eth/v1/validator/payload_attestation_data/",
             "/eth/v1/beacon/light_client/updates/1",
             "/beacon/eth/head/v2/beacon/blocks/head",
             "/?/eth/v2/beacon/blocks/head",
@@ -272,6 +280,16 @@ mod tests {
         assert!(gives(b"POST", identities).is_some());
         assert_eq!(gives(b"POST", b"/eth/v2/beacon/blocks/head"), None);
         assert_eq!(gives(b"PUT", identities), None);
+        for target in [
+            "/eth/v1/validator/payload_attestation_data?slot=7",
+            "/eth/v1/validator/payload_attestation_data/7",
+        ] {
+            let data = Gives::Same("PayloadAttestationData", Fork::Gloas);
+            assert_eq!(of(target), Some(data), "{target}");
+        }
+        let block = b"/eth/v4/validator/blocks/7?randao_reveal=0x00&include_payload=true";
+        assert_eq!(gives(b"POST", block), Some(&Gives::ProducedBeside));
+        assert_eq!(gives(b"POST", b"/eth/v3/validator/blocks/7"), None);
     }
 
     /// A name that is misspelt would be an answer that can't be had as SSZ.

@@ -22,8 +22,10 @@ pub struct Transcoder {
     way: Way,
     /// Of the answer's head; `None`: its envelope will say, or it has none.
     fork: Option<Fork>,
-    /// Whether the answer has one to say.
+    /// Whether an envelope may name a fork.
     is_of_a_fork: bool,
+    /// The first fork that has the type, if all later ones have the same.
+    first_fork: Option<Fork>,
     /// The type of its SSZ, as far as the head says.
     of: Of,
     /// Whether it is a payload's status, which REST nests.
@@ -55,10 +57,10 @@ enum Of {
 }
 
 impl Of {
-    fn in_fork(self, fork: Option<&str>) -> Option<(&'static Schema, TypeId)> {
+    fn in_fork(self, fork: Option<Fork>) -> Option<(&'static Schema, TypeId)> {
         match self {
             Of::Type(schema, ty) => Some((schema, ty)),
-            Of::Name(name, preset) => named_type(name, fork?.parse().ok()?, preset).ok(),
+            Of::Name(name, preset) => named_type(name, fork?, preset).ok(),
         }
     }
 }
@@ -99,10 +101,7 @@ impl Transcoder {
             if name.eq_ignore_ascii_case(VERSION.as_bytes()) {
                 version = Some(value);
             } else if says_kind.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
-                let is = |known: &[u8]| value.eq_ignore_ascii_case(known);
-                kind = is(b"true")
-                    .then_some(true)
-                    .or(is(b"false").then_some(false));
+                kind = bool_of(value);
             }
         }
         let preset = chain.preset;
@@ -141,11 +140,19 @@ impl Transcoder {
             }
             (None, Format::Json) => return Err(Why::NoVersion),
         };
-        let is_of_a_fork = first_fork.is_none() && !gives.names_forks();
+        let fork = match first_fork {
+            // the type can do without one, an envelope can't
+            Some(first) => version
+                .and_then(|name| fork_of(name).ok())
+                .filter(|fork| *fork >= first),
+            None => named,
+        };
+        let is_of_a_fork = gives.may_be_of_a_fork();
         Ok(Self {
             way,
-            fork: named.filter(|_| is_of_a_fork),
+            fork: fork.filter(|_| is_of_a_fork),
             is_of_a_fork,
+            first_fork,
             of,
             nests,
             id: Vec::new(),
@@ -282,18 +289,23 @@ impl Transcoder {
         if self.nests {
             status::nest(body.as_it_lies()).ok_or(Why::Failed)?;
         }
-        let fork = match (self.fork, said) {
+        let named = said.as_ref().map(|name| fork_of(name.as_bytes()));
+        let fork = match (self.fork, named, said) {
             _ if !self.is_of_a_fork => None,
-            (Some(head), Some(body)) if head.name() != body => {
+            (head, Some(named), _) if self.first_fork.is_some() => {
+                let is_one = |fork: &Fork| Some(*fork) >= self.first_fork;
+                named.ok().filter(|fork| head.is_none() && is_one(fork))
+            }
+            (Some(head), Some(named), Some(body)) if named.as_ref() != Ok(&head) => {
                 return Err(Why::TwoVersions(head.name(), body));
             }
-            (None, Some(body)) => Some(fork_of(body.as_bytes())?.name()),
+            (None, Some(named), _) => Some(named?),
             _ => None,
         };
         Ok(Made {
             body,
             format: Format::Ssz,
-            fork,
+            fork: fork.map(Fork::name),
             flags,
             of: self.of.in_fork(fork).filter(|_| !self.nests),
             is_asked_for: true,
@@ -371,9 +383,19 @@ pub(super) fn write(mut writer: ToJson<'_, &[u8]>, body: &mut Vec<u8>) -> Result
     }
 }
 
+/// The fork that a header field or an envelope names.
 pub(super) fn fork_of(name: &[u8]) -> Result<Fork, Why> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     name.parse().map_err(|_| Why::Fork(name))
+}
+
+/// The value of a header field that is `true` or `false`, in any letter case.
+pub(super) fn bool_of(value: &[u8]) -> Option<bool> {
+    match () {
+        () if value.eq_ignore_ascii_case(b"true") => Some(true),
+        () if value.eq_ignore_ascii_case(b"false") => Some(false),
+        () => None,
+    }
 }
 
 fn type_of(

@@ -1,6 +1,6 @@
 //! Bodies of requests that are SSZ, for a node that takes JSON only (beacon-APIs).
 
-use super::stage::{fork_of, named_type, write_json};
+use super::stage::{bool_of, fork_of, named_type, write_json};
 use super::why::Why;
 use super::VERSION;
 use crate::beacon;
@@ -26,7 +26,7 @@ enum Takes {
     Envelope,
 }
 
-/// POSTs below `/eth`.
+/// POSTs below `/eth`; `*` is any one segment.
 const ROUTES: &[(&str, Takes)] = &[
     ("v2/beacon/blocks", Takes::Block),
     ("v1/beacon/blocks", Takes::Block),
@@ -61,7 +61,18 @@ const ROUTES: &[(&str, Takes)] = &[
         "v1/beacon/pool/proposer_preferences",
         Takes::Type("ManySignedProposerPreferences"),
     ),
+    ("v4/validator/blocks/*", Takes::Type("BuilderConfig")),
+    (
+        "v1/validator/builder_preferences",
+        Takes::Type("BuilderPreferencesEntries"),
+    ),
 ];
+
+/// The routes that take SSZ.
+#[cfg(test)]
+pub(super) fn routes() -> impl Iterator<Item = &'static str> {
+    ROUTES.iter().map(|(route, _)| *route)
+}
 
 /// How many routes there are.
 const _: () = assert!(ROUTES.len() <= u32::BITS as usize);
@@ -87,13 +98,9 @@ impl Submitted {
             return None;
         }
         let (version, segments) = beacon::path(target)?;
-        let mut path = version.to_vec();
-        for segment in segments {
-            path.push(b'/');
-            path.extend_from_slice(segment);
-        }
-        let is_it = |(known, _): &(&str, Takes)| known.as_bytes() == path;
-        let route = ROUTES.iter().position(is_it)?;
+        let mut routes = ROUTES.iter();
+        let route =
+            routes.position(|(route, _)| beacon::is_path_of(route, version, segments.clone()))?;
         let (mut is_ssz, mut fork, mut has_blobs) = (false, None, None);
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -104,11 +111,7 @@ impl Submitted {
             } else if is(VERSION) {
                 fork = Some(fork_of(value).ok()?);
             } else if is(BLOB_DATA) {
-                has_blobs = match value {
-                    b"true" => Some(true),
-                    b"false" => Some(false),
-                    _ => return None,
-                };
+                has_blobs = Some(bool_of(value)?);
             }
         }
         let (_, takes) = &ROUTES[route];
@@ -199,11 +202,18 @@ mod tests {
         assert_eq!(name("/eth/v2/beacon/blocks", "unknown"), None);
         assert!(read("/eth/v2/beacon/blocks", &[]).is_none());
         assert!(read("/eth/v1/validator/register_validator", &[]).is_some());
+        let config = name("/eth/v4/validator/blocks/7?include_payload=true", "Gloas");
+        assert_eq!(config, Some("BuilderConfig"));
+        assert_eq!(name("/eth/v4/validator/blocks", "gloas"), None);
+        let preferences = name("/eth/v1/validator/builder_preferences", "gloas");
+        assert_eq!(preferences, Some("BuilderPreferencesEntries"));
         let envelopes = "/eth/v1/beacon/execution_payload_envelopes";
         let gloas = ("Eth-Consensus-Version", "gloas");
         assert!(read(envelopes, &[gloas]).is_none());
+        assert!(read(envelopes, &[gloas, ("Eth-Blob-Data-Included", "yes")]).is_none());
         for (has_blobs, expected) in [
             ("true", "SignedExecutionPayloadEnvelopeContents"),
+            ("True", "SignedExecutionPayloadEnvelopeContents"),
             ("false", "SignedExecutionPayloadEnvelope"),
         ] {
             let found = read(envelopes, &[gloas, ("Eth-Blob-Data-Included", has_blobs)]);

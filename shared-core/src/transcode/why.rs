@@ -28,6 +28,10 @@ pub enum Why {
     Nothing,
     /// Its JSON says more than its SSZ.
     More,
+    /// Its type is not known.
+    Untyped,
+    /// Its status is not that of a whole value.
+    Status(u16),
     /// Its SSZ is longer than `sszip_ssz_max_size`. Bytes.
     Length(u64),
     /// It has a content coding that can't be read.
@@ -50,7 +54,7 @@ impl Why {
             Why::Fork(_) | Why::TwoVersions(..) => Mode::SszFork,
             Why::NoDigests | Why::Digest(_) | Why::NotThen(..) => Mode::SszFork,
             Why::Invalid(_) => Mode::SszInvalid,
-            Why::Nothing => Mode::SszNothing,
+            Why::Nothing | Why::Untyped | Why::Status(_) => Mode::SszNothing,
             Why::Length(_) => Mode::SszLength,
             Why::Coding => Mode::Encoded,
             Why::NoTransform => Mode::NoTransform,
@@ -72,6 +76,7 @@ impl Why {
             Why::Fork(_) | Why::TwoVersions(..) => Reason::SszFork,
             Why::NoDigests | Why::Digest(_) | Why::NotThen(..) => Reason::SszFork,
             Why::Invalid(_) | Why::Nothing => Reason::SszInvalid,
+            Why::Untyped | Why::Status(_) => Reason::Type,
             Why::Length(_) => Reason::SszLength,
             Why::Coding => Reason::Coding,
             Why::NoTransform => Reason::NoTransform,
@@ -111,6 +116,8 @@ impl fmt::Display for Why {
             Why::Length(most) => write!(f, "it is more than {most} bytes of SSZ"),
             Why::Nothing => f.write_str("it is an error, or null"),
             Why::More => f.write_str("its JSON says more than its SSZ"),
+            Why::Untyped => f.write_str("the node has it in another format only"),
+            Why::Status(status) => write!(f, "its status is {status}, and not 200"),
             Why::Coding => f.write_str("its content coding can't be read"),
             Why::NoTransform => f.write_str("it must not be changed"),
             Why::Memory => f.write_str("there is no memory for it"),

@@ -30,7 +30,7 @@ pub(super) const ROUTES: [(&str, &str, bool); 10] = [
     ),
     (
         "/eth/v1/beacon/pool/payload_attestations",
-        "PayloadAttestationMessages",
+        "PayloadAttestations",
         false,
     ),
     (

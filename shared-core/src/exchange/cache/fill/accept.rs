@@ -59,7 +59,9 @@ impl Fill {
                 resource.undelimited =
                     !head.delimited && head.content_length.is_none() && head.status != 204;
                 resource.compresses = !is_coded && types.contains(content_type);
-                if !http::is_storable(head.status) {
+                let is_negotiated = resource.ssz.and_then(Negotiated::format).is_some();
+                let is_another_success = matches!(head.status, 201..=203 | 205..=299);
+                if !http::is_storable(head.status) || is_negotiated && is_another_success {
                     return Err(Reason::Status);
                 }
                 let by_route = !is_coded && head.status == 200 && is_json;

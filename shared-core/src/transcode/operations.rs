@@ -1,0 +1,96 @@
+//! The routes of this module beside the operations of the Beacon API
+//! (`tests/beacon/operations.tsv`): a route that moves or is new in the specification
+//! fails here.
+
+use super::{route, submitted, Submitted};
+use crate::beacon;
+
+const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
+
+/// An operation of the table.
+struct Operation {
+    method: &'static str,
+    /// With a `*` in place of each parameter.
+    path: String,
+    takes_ssz: bool,
+    gives_ssz: bool,
+}
+
+impl Operation {
+    /// A path that is one of its paths.
+    fn target(&self) -> String {
+        format!("{}?a=b", self.path.replace('*', "1"))
+    }
+}
+
+fn operations() -> Vec<Operation> {
+    let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+    let operation = |line: &'static str| {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [method, path, takes, gives, _] = columns[..] else {
+            panic!("{line:?} has not five columns");
+        };
+        let segments = path.split('/').map(|segment| match segment {
+            parameter if parameter.starts_with('{') => "*",
+            segment => segment,
+        });
+        let has_ssz = |formats: &str| formats.split('+').any(|format| format == "ssz");
+        Operation {
+            method,
+            path: segments.collect::<Vec<_>>().join("/"),
+            takes_ssz: has_ssz(takes),
+            gives_ssz: has_ssz(gives),
+        }
+    };
+    lines.map(operation).collect()
+}
+
+#[test]
+fn operations_with_ssz_in_their_answers_have_a_type() {
+    for operation in operations() {
+        let target = operation.target();
+        let gives = route::gives(operation.method.as_bytes(), target.as_bytes());
+        let (method, expected) = (operation.method, operation.gives_ssz);
+        assert_eq!(gives.is_some(), expected, "{method} {target}");
+        assert!(beacon::is_route(target.as_bytes()), "{target}");
+    }
+}
+
+#[test]
+fn operations_with_ssz_in_their_requests_have_a_type() {
+    let fields: [(&[u8], &[u8]); 3] = [
+        (b"Content-Type", b"application/octet-stream"),
+        (b"Eth-Consensus-Version", b"gloas"),
+        (b"Eth-Blob-Data-Included", b"false"),
+    ];
+    for operation in operations() {
+        let target = operation.target();
+        let method = operation.method.as_bytes();
+        let submitted = Submitted::read(method, target.as_bytes(), fields.into_iter());
+        assert_eq!(submitted.is_some(), operation.takes_ssz, "{target}");
+    }
+}
+
+#[test]
+fn every_route_with_a_type_is_an_operation() {
+    let operations = operations();
+    let is_one = |method: &str, route: &str, takes: bool| {
+        let path = format!("/eth/{route}");
+        operations.iter().any(|operation| {
+            let has_ssz = match takes {
+                true => operation.takes_ssz,
+                false => operation.gives_ssz,
+            };
+            operation.method == method && operation.path == path && has_ssz
+        })
+    };
+    for (route, _) in route::ROUTES {
+        assert!(is_one("GET", route, false), "GET {route}");
+    }
+    for (route, _) in route::POSTS {
+        assert!(is_one("POST", route, false), "POST {route}");
+    }
+    for route in submitted::routes() {
+        assert!(is_one("POST", route, true), "POST {route} with SSZ");
+    }
+}
