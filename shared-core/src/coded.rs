@@ -73,6 +73,20 @@ impl BodyCoding {
         }
     }
 
+    /// What a response's head says of the coding of its body, where `identity` counts
+    /// for nothing.
+    pub fn of_response<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut coding = BodyCoding::None;
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(b"content-encoding") {
+                let names = members(value);
+                let is_coding = |name: &&[u8]| !name.eq_ignore_ascii_case(b"identity");
+                names.filter(is_coding).for_each(|name| coding.read(name));
+            }
+        }
+        coding
+    }
+
     /// The one that is undone.
     pub fn coded(self) -> Option<Coded> {
         match self {

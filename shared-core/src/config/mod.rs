@@ -6,6 +6,7 @@
 //! directive `sszip_min_length` in nginx and `min_length` in Envoy.
 
 mod cache;
+mod codings;
 mod decoding;
 pub mod endpoint;
 #[cfg(unix)]
@@ -36,6 +37,7 @@ use crate::ssz::Preset;
 use crate::transcode;
 
 pub use cache::CacheConfig;
+pub use codings::UpstreamCodings;
 pub use decoding::{CodedRequests, RequestDecoding};
 pub use filters::Filters;
 pub use policy::Policy;
@@ -103,6 +105,8 @@ pub struct Config {
     pub hidden: Arc<[Vec<u8>]>,
     /// What has shown of the host's other filters here.
     pub filters: Filters,
+    /// What has shown of the node's content codings here.
+    pub upstream_codings: UpstreamCodings,
     /// Where requests go.
     pub destination: Destination,
     /// Shared by every place of the process.
@@ -311,6 +315,7 @@ impl Directives {
             }),
             hidden: Arc::clone(&self.hidden),
             filters: Filters::default(),
+            upstream_codings: UpstreamCodings::default(),
             destination: Destination::default(),
             cache: self.cache.resolve(),
             policy: self.policy.resolve(self.cache.batch_limit()),

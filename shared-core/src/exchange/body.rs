@@ -1,7 +1,6 @@
 //! The body of an answer whose head is held.
 
 use super::actions::{EndAction, Misuse, PieceAction};
-use super::head::Coding;
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
@@ -119,6 +118,9 @@ impl Exchange {
         if matches!(&self.phase, Phase::Collecting(whole) if whole.most.is_some()) {
             return self.is_too_long_to_send().map(|_| ());
         }
+        if matches!(&self.phase, Phase::Coding(whole) if whole.measured.is_some()) {
+            return self.refuse_measured();
+        }
         if self.must_not_pass() {
             self.move_on(Event::Fail, |_| Phase::Cut)?;
             self.mode = reason;
@@ -138,7 +140,7 @@ impl Exchange {
                 return self.ask_for_allowed().map(|_| ());
             }
             // the node is asked for a part, which must not look like all
-            Phase::AwaitingPart(mixed) => mixed.coding = Coding::Other,
+            Phase::AwaitingPart(mixed) => mixed.is_unjudged = true,
             // a piece that came only in part is not the caller's to repeat
             Phase::Collecting(whole) | Phase::Coding(whole) => {
                 let received = usize::try_from(self.received).unwrap_or(usize::MAX);
@@ -166,8 +168,10 @@ impl Exchange {
             }
             _ => return Err(self.misuse(Event::End)),
         };
-        // it is no longer than it may be
-        whole.most = None;
+        if whole.measured.is_none() {
+            // it is no longer than it may be
+            whole.most = None;
+        }
         if whole.is_short() {
             self.cut_short()?;
             return Ok(EndAction::Fail);

@@ -30,6 +30,9 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the body is complete, or a stored one is to be decoded.
     pub fn code(&mut self) -> Result<(), Misuse> {
+        if !self.is_short_enough() {
+            return self.refuse_measured();
+        }
         match &mut self.phase {
             Phase::Coding(whole) if whole.stages.transcoding.is_some() => self.transcode(),
             Phase::Coding(_) => self.code_whole(),

@@ -243,6 +243,11 @@ pub struct ResponseHead<I> {
     pub host_writes_vary: bool,
 }
 
+/// Whether responses with that status have no body.
+pub(super) fn has_no_body(status: u16) -> bool {
+    matches!(status, 0..=199 | 204 | 304)
+}
+
 /// The content coding of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coding {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::bounded::coded_at_most;
 use super::head::{HeadEdit, ResponseHead};
 use super::transcoding::Transcoding;
 use crate::cache::entry::Lent;
+use crate::coded::Coded;
 use crate::config::Config;
 use crate::faults::{injected, Fault};
 use crate::gzip::{inflate, oneshot, stream};
@@ -59,13 +61,14 @@ impl Held {
         self.grow(length)
     }
 
-    /// The same for the node's part of a batch.
+    /// The same for the node's part of a batch, of at most `most` bytes.
     pub(super) fn make_room_for_part(
         &mut self,
         config: &Config,
         length: usize,
+        most: u64,
     ) -> Result<(), Mode> {
-        let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         if self.body.capacity() >= length {
             return self.claim(config, self.body.capacity(), length);
         }
@@ -159,6 +162,8 @@ pub(super) struct Whole {
     pub(super) room: Vec<u8>,
     /// How long it may be, where it is held until that is known. Bytes.
     pub(super) most: Option<u64>,
+    /// How it is coded, if its length is that without the coding.
+    pub(super) measured: Option<Coded>,
     /// It is held for that alone, and would have been left alone for this reason.
     pub(super) left_alone: Option<Mode>,
 }
@@ -170,6 +175,7 @@ impl Whole {
             held,
             room: Vec::new(),
             most: None,
+            measured: None,
             left_alone: None,
         }
     }
@@ -196,9 +202,18 @@ impl Whole {
         self.held.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
     }
 
-    /// Whether one of that length is longer than it may be.
+    /// How many bytes may come, if anything is said of its length.
+    fn comes_at_most(&self) -> Option<u64> {
+        let most = self.most?;
+        Some(match self.measured {
+            Some(_) => coded_at_most(most),
+            None => most,
+        })
+    }
+
+    /// Whether one of which that many bytes have come is longer than it may be.
     pub(super) fn is_too_long(&self, length: u64) -> bool {
-        self.most.is_some_and(|most| length > most)
+        self.comes_at_most().is_some_and(|most| length > most)
     }
 
     /// Whether a body of `length` is too short to be compressed.
@@ -210,6 +225,8 @@ impl Whole {
     /// How much the coder has to go through.
     pub(super) fn work(&self, config: &Config) -> usize {
         match (self.stages.inflates, &self.stages.transcoding) {
+            _ if self.measured == Some(Coded::Zstd) => self.held.body.len().saturating_mul(5),
+            _ if self.measured.is_some() => work_of_gunzip(&self.held.body, config),
             (true, _) => work_of_gunzip(&self.held.body, config),
             (false, Some(transcoding)) => transcoding.written(),
             (false, None) => self.held.body.len(),
@@ -243,7 +260,7 @@ impl Whole {
 
     /// Room for a body that has grown to `length`, or the reason to stop.
     pub(super) fn make_room(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
-        let most = match self.most {
+        let most = match self.comes_at_most() {
             Some(most) => most,
             None if self.is_in_window() => config.hold.min(config.max_oneshot),
             None => config.max_oneshot,

@@ -9,6 +9,7 @@ use super::machine::Exchange;
 use super::phase::Phase;
 use super::stream::Stream;
 use super::transitions::Event;
+use crate::coded::BodyCoding;
 use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::memory;
@@ -40,6 +41,7 @@ impl Exchange {
         }
         panic_if(Fault::PanicHead);
         self.learn_of_status(head.status, head.fields.clone());
+        self.learn_of_coding(head.fields.clone());
         if let Phase::AwaitingUpdate = self.phase {
             return self.judge_update(head);
         }
@@ -53,15 +55,23 @@ impl Exchange {
         }
         self.cache_status_edit(&head);
         let bound = self.bound_of(&head);
-        let is_too_long = |most| head.content_length.is_some_and(|length| length > most);
-        if bound.is_some_and(is_too_long) {
+        let coding = match bound {
+            Some(_) => BodyCoding::of_response(head.fields.clone()),
+            None => BodyCoding::None,
+        };
+        if bound.is_some_and(|most| Self::is_too_long_by_head(&head, coding, most)) {
             self.is_too_long_to_send()?;
             return Ok(HeadAction::Hold);
         }
-        let bound = bound.filter(|_| head.content_length.is_none());
+        let is_measured = head.content_length.is_some() && coding == BodyCoding::None;
+        let bound = bound.filter(|_| !is_measured);
         let mut judged = self.judge(&head, bound.is_some());
         if let Some(most) = bound {
-            judged = self.judge_bounded(judged, &head, most);
+            let Some(bounded) = self.judge_bounded(judged, &head, coding, most) else {
+                self.is_too_long_to_send()?;
+                return Ok(HeadAction::Hold);
+            };
+            judged = Ok(bounded);
         }
         self.say_that_it_varies(&head);
         match judged {
@@ -135,7 +145,7 @@ impl Exchange {
         if head.subrequest {
             return Err(Mode::Subrequest);
         }
-        if self.was_only_notified(head.status) {
+        if self.is_to_be_merged(head.status) {
             self.judge_part(&Response::read(head.fields.clone()), head);
             return Ok(Judged::Merge);
         }
@@ -150,11 +160,6 @@ impl Exchange {
             }
             0..=199 | 204 | 205 => return Err(Mode::Status),
             _ => {}
-        }
-        // any other status is the node's own answer to all of it
-        if let (Phase::AwaitingPart(_), 200) = (&self.phase, head.status) {
-            self.judge_part(&response, head);
-            return Ok(Judged::Merge);
         }
         if let Some((negotiated, format)) = to_be_made {
             match self.judge_transcoding(negotiated, format, &response, head) {

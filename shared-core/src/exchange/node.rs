@@ -10,7 +10,7 @@
 
 use super::actions::Misuse;
 use super::cache::fill::Fill;
-use super::head::{Coding, Field, HeadEdit, ResponseHead};
+use super::head::{Field, HeadEdit, ResponseHead};
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
@@ -96,7 +96,9 @@ impl Exchange {
     /// that is so.
     pub fn node_sent(&mut self, bytes: u64) -> bool {
         // of a part that can't be read nothing is counted
-        let counts = self.mixed().is_none_or(|it| it.coding != Coding::Other);
+        let counts = self
+            .mixed()
+            .is_none_or(|it| it.lost.is_none() && !it.is_unjudged);
         let is_changed = counts && self.storing.of_sent().is_some() && bytes != self.received;
         if is_changed {
             self.not_stored(Reason::Filtered);

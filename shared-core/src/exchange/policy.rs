@@ -14,8 +14,7 @@ use super::answer::Answer;
 use super::bound::Bound;
 use super::cache::asked::{BodyLength, Need};
 use super::cache::part::{Member, Mixed};
-use super::head::{Coding, HeadEdit};
-use super::held::Held;
+use super::head::HeadEdit;
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::{Event, State};
@@ -217,10 +216,7 @@ impl Exchange {
         let mixed = Mixed {
             places,
             gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
-            coding: Coding::Identity,
-            held: Held::default(),
-            status: 0,
-            is_lost: false,
+            ..Mixed::default()
         };
         self.looked.allowed = Some((Box::new(mixed), request));
         self.looked.ruled = ruled;

@@ -21,6 +21,7 @@
 //! | [`unsettled`] | results that are not the last word                    |
 
 pub mod block;
+pub mod elements;
 pub(crate) mod ids;
 pub mod key;
 pub mod limit;

@@ -10,6 +10,7 @@ pub struct AcceptEncoding {
     identity: Option<Weight>,
     any: Option<Weight>,
     present: bool,
+    others: bool,
 }
 
 impl AcceptEncoding {
@@ -32,6 +33,7 @@ impl AcceptEncoding {
                 } else if coding == b"*" {
                     &mut self.any
                 } else {
+                    self.others |= weight > 0 && !coding.eq_ignore_ascii_case(b"zstd");
                     continue;
                 };
             // A coding named twice: the better of the two.
@@ -52,6 +54,11 @@ impl AcceptEncoding {
     /// Whether a gzip-coded body may be sent, preferred or not.
     pub fn allows_gzip(&self) -> bool {
         self.present && self.gzip.or(self.any).unwrap_or(0) > 0
+    }
+
+    /// Whether a body may be sent in a coding that sszip does not undo.
+    pub fn allows_others(&self) -> bool {
+        self.others || self.any.is_some_and(|any| any > 0)
     }
 
     /// Whether identity was ruled out (`identity;q=0`, or `*;q=0` with
@@ -139,6 +146,24 @@ mod tests {
             assert!(!read(&[line]).prefers_gzip(), "{line:?}");
         }
         assert!(!read(&[]).prefers_gzip(), "absent");
+    }
+
+    #[test]
+    fn other_codings_are_those_that_are_not_undone() {
+        for line in ["br", "gzip, deflate", "*", "gzip;q=0, *;q=0.1", "zstd, dcb"] {
+            assert!(read(&[line]).allows_others(), "{line}");
+        }
+        for line in [
+            "",
+            "gzip",
+            "x-gzip, zstd",
+            "identity",
+            "br;q=0",
+            "*;q=0",
+            "gzip, br;q=nan",
+        ] {
+            assert!(!read(&[line]).allows_others(), "{line:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,19 @@ pub enum Element<'a> {
     Stored(&'a Entry, &'a [u8]),
     /// One that is at hand as JSON: a miss just fetched, an error.
     Text(&'a [u8]),
+    /// One of these parts.
+    Built {
+        /// A JSON text.
+        id: &'a [u8],
+        /// `result` or `error`.
+        member: &'static str,
+        /// The value of that member, a JSON text.
+        value: &'a [u8],
+    },
 }
+
+/// What is around the parts of [`Element::Built`].
+const BUILT: [&[u8]; 4] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b",\"", b"\":", b"}"];
 
 impl<'a> From<(&'a Arc<Entry>, &'a [u8])> for Element<'a> {
     fn from((entry, id): (&'a Arc<Entry>, &'a [u8])) -> Self {
@@ -26,6 +38,10 @@ impl Element<'_> {
         match self {
             Self::Stored(entry, id) => entry.length(id),
             Self::Text(text) => text.len() as u64,
+            Self::Built { id, member, value } => {
+                let around: usize = BUILT.iter().map(|part| part.len()).sum();
+                (around + id.len() + member.len() + value.len()) as u64
+            }
         }
     }
 
@@ -92,6 +108,13 @@ fn write<S: Sink>(
         to.text(if n == 0 { b"[" } else { b"," })?;
         match element {
             Element::Text(json) => to.text(json.trim_ascii())?,
+            Element::Built { id, member, value } => {
+                let parts = [id, member.as_bytes(), value, b""];
+                for (around, part) in BUILT.iter().zip(parts) {
+                    to.text(around)?;
+                    to.text(part)?;
+                }
+            }
             Element::Stored(entry, id) => {
                 entry.write(to, id, true, |to| match entry.payload() {
                     Payload::Raw(bytes) => to.text(bytes),
@@ -107,7 +130,9 @@ fn write<S: Sink>(
 /// of the payloads is copied.
 fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize {
     let lengths = elements.iter().map(|element| match element {
-        Element::Text(text) => text.len(),
+        Element::Text(_) | Element::Built { .. } => {
+            usize::try_from(element.length()).unwrap_or(usize::MAX)
+        }
         Element::Stored(entry, id) => {
             let around = entry.envelope().length() + id.len();
             around

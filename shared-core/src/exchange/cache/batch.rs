@@ -20,9 +20,10 @@ use crate::cache::reason::Reason;
 use crate::cache::scope::{name_of, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
+use crate::coded::BodyCoding;
 use crate::config::Policy;
 use crate::exchange::answer::{Answer, Decoding};
-use crate::exchange::head::{Coding, HeadEdit};
+use crate::exchange::head::{Field, HeadEdit};
 use crate::exchange::held::{Borrowed, Held, Loan};
 use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_length;
@@ -30,6 +31,8 @@ use crate::gzip::splice::Body;
 use crate::jsonrpc::ids::counted;
 use crate::jsonrpc::request::Call;
 use crate::metrics::CallOfBatch;
+
+const ACCEPT_ENCODING: &str = "Accept-Encoding";
 
 /// Of a long answer in identity no more than this is a copy of the batch's own,
 /// and what is shorter than that in all is not reserved.
@@ -200,7 +203,8 @@ impl Exchange {
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        let part = (distinct && batch.are_alike() && !asked.whole)
+        let may_be_split = !asked.whole && !self.may_come_coded(asked);
+        let part = (distinct && batch.are_alike() && may_be_split)
             .then(|| batch.part(asked.body, self.config.policy()));
         let hits = batch.hits();
         let fetched = batch
@@ -235,21 +239,40 @@ impl Exchange {
         Found::Part(Box::new(Mixed {
             places,
             gzip,
-            coding: Coding::Identity,
             held: Held {
                 borrowed,
                 ..Held::default()
             },
-            status: 0,
-            is_lost: false,
+            ..Mixed::default()
         }))
+    }
+
+    /// Whether the node's response may come in a coding that is not undone here: it
+    /// always does, or hears of the client's `Accept-Encoding`.
+    fn may_come_coded(&self, asked: &Asked<'_>) -> bool {
+        let accept = self.request.accept_encoding;
+        self.config.upstream_codings.are_unknown()
+            || asked.forwards_codings && accept.allows_others()
+    }
+
+    /// Learns from a response in a coding that nobody asked for and that is not undone
+    /// here.
+    pub(in crate::exchange) fn learn_of_coding<'a>(&self, fields: impl Iterator<Item = Field<'a>>) {
+        if !self.request.post || BodyCoding::of_response(fields) != BodyCoding::Other {
+            return;
+        }
+        let asks_for_none = self.upstream_edits.iter().any(is_accept_encoding);
+        let is_forwarded = self.looked.forwards_codings || !asks_for_none;
+        if !(is_forwarded && self.request.accept_encoding.allows_others()) {
+            self.config.upstream_codings.saw_unknown();
+        }
     }
 
     /// What can't be read can't be put together.
     pub(in crate::exchange) fn ask_for_plain_part(&mut self) {
-        if self.upstream_edits.is_empty() {
+        if !self.upstream_edits.iter().any(is_accept_encoding) {
             self.upstream_edits
-                .push(HeadEdit::set("Accept-Encoding", b"identity"));
+                .push(HeadEdit::set(ACCEPT_ENCODING, b"identity"));
         }
     }
 
@@ -557,6 +580,10 @@ fn asks_for_all(
     let namespace = name_of(scope.namespace());
     let asks = owner.ask_for_all(keys, &namespace, waiter, asked.now);
     asks.then_some(Awaited::Stored)
+}
+
+fn is_accept_encoding(edit: &HeadEdit) -> bool {
+    edit.name == ACCEPT_ENCODING
 }
 
 /// How many bytes have to be read before the entry is given out.

@@ -32,6 +32,7 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) at: u64,
     pub(in crate::exchange) may_code: bool,
     pub(in crate::exchange) host_writes_vary: bool,
+    pub(in crate::exchange) forwards_codings: bool,
     pub(in crate::exchange) rpc_method: Vec<u8>,
     /// Of a batch.
     pub(in crate::exchange) rpc_methods: Vec<u8>,

@@ -143,6 +143,7 @@ impl Exchange {
         self.config.process.shared.unkept.saw(asked.now);
         self.looked.may_code = asked.coding_allowed;
         self.looked.host_writes_vary = asked.host_writes_vary;
+        self.looked.forwards_codings = asked.forwards_codings;
         if self.request.cache.kind == CacheKind::Resource {
             return self.look_up_resource(asked, waited);
         }

@@ -9,7 +9,7 @@
 //! | `waits` | waiting for what others fetch |
 //! | `hit`, `stand_in` | giving it out: fresh, and when it has expired |
 //! | `result` | the same as SSZ, of a call |
-//! | `part`, `merge` | a batch of which the node gets a part |
+//! | `part`, `merge`, `assembly`, `pairing` | a batch of which the node gets a part: what it is, how the node's response comes, what the client gets, which answer is whose |
 //! | `fetch`, `keep`, `storing` | having it fetched, and keeping a copy |
 //! | `fill` | the copy on its way into the cache |
 //! | `forms` | one resource in two formats |
@@ -17,6 +17,7 @@
 //! | `purging`, `telling` | requests that purge, and that ask how it all goes |
 
 pub(super) mod asked;
+mod assembly;
 mod batch;
 mod calls;
 mod changing;
@@ -29,6 +30,7 @@ mod hit;
 mod keep;
 pub(super) mod look_up;
 mod merge;
+mod pairing;
 pub(super) mod part;
 pub(super) mod purging;
 mod resource;

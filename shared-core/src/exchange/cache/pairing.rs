@@ -1,0 +1,104 @@
+//! Which of the node's answers belongs to which call.
+//!
+//! By its id; where that tells nothing (`null`, none, one that was not asked for, one that
+//! several calls have) by its place, if there are as many answers as calls. The answers go
+//! to the client with the ids that they have: this decides about their order and about
+//! how long each may be.
+
+use super::part::{Member, Refused};
+use crate::jsonrpc::elements::Element;
+use crate::jsonrpc::ids::by_id;
+
+/// The node's answers, by their numbers in its response.
+#[derive(Debug, Default)]
+pub(super) struct Pairing {
+    /// Of each call of the batch, if the node was asked and has answered.
+    pub(super) of_call: Vec<Option<usize>>,
+    /// Those that answer no call, in the node's order.
+    pub(super) others: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Free,
+    /// It answers a call.
+    Taken,
+    /// Of a call for which the node was not asked, or with a body of the operator's.
+    Dropped,
+}
+
+/// Pairs the calls of a batch with the node's answers, whose text is `text`.
+pub(super) fn pair(calls: &[Member], answers: &[Element], text: &[u8]) -> Result<Pairing, Refused> {
+    let mut pairing = Pairing::default();
+    pairing
+        .of_call
+        .try_reserve_exact(calls.len())
+        .map_err(|_| Refused)?;
+    pairing.of_call.resize(calls.len(), None);
+    let mut uses = filled(answers.len(), Use::Free)?;
+    // the first answer with each id, and after each answer the next one with its id
+    let mut first = by_id();
+    first.try_reserve(answers.len()).map_err(|_| Refused)?;
+    let mut next: Vec<Option<usize>> = filled(answers.len(), None)?;
+    for (at, answer) in answers.iter().enumerate().rev() {
+        if let Some(id) = &answer.id {
+            next[at] = first.insert(&text[id.clone()], Some(at)).flatten();
+        }
+    }
+    let mut take = |id: &[u8]| {
+        let first = first.get_mut(id)?;
+        let at = (*first)?;
+        *first = next[at];
+        Some(at)
+    };
+    for (call, of_call) in calls.iter().zip(&mut pairing.of_call) {
+        if let Member::Asked(id, _) = call {
+            *of_call = take(id);
+            if let Some(at) = *of_call {
+                uses[at] = Use::Taken;
+            }
+        }
+    }
+    for call in calls {
+        if let Member::Stored(_, id) = call {
+            if let Some(at) = take(id) {
+                uses[at] = Use::Dropped;
+            }
+        }
+    }
+    pairing.pair_by_place(calls, &mut uses);
+    pairing
+        .others
+        .try_reserve(answers.len())
+        .map_err(|_| Refused)?;
+    let is_free = |at: &usize| uses[*at] == Use::Free;
+    pairing.others.extend((0..answers.len()).filter(is_free));
+    Ok(pairing)
+}
+
+impl Pairing {
+    fn pair_by_place(&mut self, calls: &[Member], uses: &mut [Use]) {
+        let is_asked = |call: &Member| matches!(call, Member::Asked(..));
+        let asked = calls.iter().filter(|call| is_asked(call)).count();
+        let is_kept = |one: &&mut Use| **one != Use::Dropped;
+        if uses.iter().filter(|one| **one != Use::Dropped).count() != asked {
+            return;
+        }
+        let of_asked = calls.iter().zip(&mut self.of_call);
+        let of_asked = of_asked.filter(|(call, _)| is_asked(call));
+        let kept = uses.iter_mut().enumerate().filter(|(_, one)| is_kept(one));
+        for ((_, of_call), (at, one)) in of_asked.zip(kept) {
+            if of_call.is_none() && *one == Use::Free {
+                *of_call = Some(at);
+                *one = Use::Taken;
+            }
+        }
+    }
+}
+
+fn filled<T: Clone>(length: usize, with: T) -> Result<Vec<T>, Refused> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(length).map_err(|_| Refused)?;
+    all.resize(length, with);
+    Ok(all)
+}

@@ -1,0 +1,529 @@
+//! The answers of a batch as a node wrote them, read for their places and ids alone.
+//!
+//! Clients read more than JSON-RPC allows: members that it does not have, answers without
+//! `jsonrpc`, ids that are `null`. What [`response`](super::response) refuses to store is
+//! still an answer for them, and this reader finds it. It holds a text to the grammar of
+//! JSON (RFC 8259), so that no element breaks the array that it is put into, and to no
+//! more than that: nesting has no limit, strings may have any bytes beyond ASCII and any
+//! escaped code unit.
+
+use std::ops::Range;
+
+use super::plain::{end_of_digits, end_of_plain};
+use crate::bytes::push;
+
+/// One answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Element {
+    /// All of it.
+    pub span: Range<usize>,
+    /// The id, if it is a string, a number or `null`.
+    pub id: Option<Range<usize>>,
+    /// The value of `result`.
+    pub result: Option<Range<usize>>,
+    /// The value of `error`.
+    pub error: Option<Range<usize>>,
+}
+
+/// What a text has around its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// An array of them.
+    Array,
+    /// Nothing: it is one object.
+    Object,
+    /// It is neither, or no JSON from its beginning on.
+    Other,
+}
+
+/// The answers in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// What is around them.
+    pub shape: Shape,
+    /// Those that are complete, in the order of the text.
+    pub all: Vec<Element>,
+    /// The text is JSON from its beginning to its end.
+    pub is_whole: bool,
+}
+
+impl Elements {
+    /// Those of an empty array.
+    pub const fn none() -> Self {
+        Self {
+            shape: Shape::Array,
+            all: Vec::new(),
+            is_whole: true,
+        }
+    }
+}
+
+/// Memory was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// Why reading ends.
+enum Stop {
+    Syntax,
+    Memory,
+}
+
+/// Reads an array of answers, or one.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn read(text: &[u8]) -> Result<Elements, OutOfMemory> {
+    // some encoders begin with a byte order mark
+    let start = if text.starts_with(b"\xEF\xBB\xBF") {
+        3
+    } else {
+        0
+    };
+    let mut reader = Reader {
+        text,
+        at: start,
+        open: Open::default(),
+    };
+    let mut elements = Elements {
+        shape: Shape::Other,
+        all: Vec::new(),
+        is_whole: false,
+    };
+    match reader.elements(&mut elements) {
+        Ok(()) => elements.is_whole = true,
+        Err(Stop::Syntax) => {}
+        Err(Stop::Memory) => return Err(OutOfMemory),
+    }
+    Ok(elements)
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    open: Open,
+}
+
+impl Reader<'_> {
+    fn elements(&mut self, to: &mut Elements) -> Result<(), Stop> {
+        self.white_space();
+        match self.here()? {
+            b'[' => {
+                to.shape = Shape::Array;
+                self.at += 1;
+                self.array(&mut to.all)?;
+            }
+            b'{' => {
+                to.shape = Shape::Object;
+                let element = self.element()?;
+                push(&mut to.all, element).ok_or(Stop::Memory)?;
+            }
+            _ => self.value()?,
+        }
+        self.white_space();
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(Stop::Syntax),
+        }
+    }
+
+    /// From behind the bracket on.
+    fn array(&mut self, to: &mut Vec<Element>) -> Result<(), Stop> {
+        self.white_space();
+        if self.here()? == b']' {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.white_space();
+            let element = self.element()?;
+            push(to, element).ok_or(Stop::Memory)?;
+            self.white_space();
+            self.at += 1;
+            match self.text[self.at - 1..].first() {
+                Some(b',') => {}
+                Some(b']') => return Ok(()),
+                _ => return Err(Stop::Syntax),
+            }
+        }
+    }
+
+    fn element(&mut self) -> Result<Element, Stop> {
+        let mut element = Element {
+            span: self.at..self.at,
+            ..Element::default()
+        };
+        match self.here()? {
+            b'{' => {
+                self.at += 1;
+                self.members(&mut element)?;
+            }
+            _ => self.value()?,
+        }
+        element.span.end = self.at;
+        Ok(element)
+    }
+
+    /// From behind the brace on. Of members with one name the last one counts, as to
+    /// those who read them.
+    fn members(&mut self, element: &mut Element) -> Result<(), Stop> {
+        self.white_space();
+        if self.here()? == b'}' {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.white_space();
+            let name = self.string()?;
+            self.colon()?;
+            let start = self.at;
+            let is_scalar = !matches!(self.here()?, b'{' | b'[' | b't' | b'f');
+            self.value()?;
+            let value = start..self.at;
+            match &self.text[name] {
+                b"id" => element.id = is_scalar.then_some(value),
+                b"result" => element.result = Some(value),
+                b"error" => element.error = Some(value),
+                _ => {}
+            }
+            self.white_space();
+            self.at += 1;
+            match self.text[self.at - 1..].first() {
+                Some(b',') => {}
+                Some(b'}') => return Ok(()),
+                _ => return Err(Stop::Syntax),
+            }
+        }
+    }
+
+    /// Any value, whole.
+    fn value(&mut self) -> Result<(), Stop> {
+        self.open.clear();
+        'value: loop {
+            match self.here()? {
+                b'"' => {
+                    self.string()?;
+                }
+                bracket @ (b'{' | b'[') => {
+                    self.at += 1;
+                    self.white_space();
+                    let is_object = bracket == b'{';
+                    // each is two before what closes it
+                    if self.here()? != bracket + 2 {
+                        self.open.push(is_object)?;
+                        if is_object {
+                            self.string()?;
+                            self.colon()?;
+                        }
+                        continue 'value;
+                    }
+                    self.at += 1;
+                }
+                _ => self.scalar()?,
+            }
+            loop {
+                let Some(is_object) = self.open.innermost() else {
+                    return Ok(());
+                };
+                self.white_space();
+                match self.here()? {
+                    b',' => {
+                        self.at += 1;
+                        self.white_space();
+                        if is_object {
+                            self.string()?;
+                            self.colon()?;
+                        }
+                        continue 'value;
+                    }
+                    b'}' if is_object => {}
+                    b']' if !is_object => {}
+                    _ => return Err(Stop::Syntax),
+                }
+                self.at += 1;
+                self.open.pop();
+            }
+        }
+    }
+
+    /// Up to the value.
+    fn colon(&mut self) -> Result<(), Stop> {
+        self.white_space();
+        if self.here()? != b':' {
+            return Err(Stop::Syntax);
+        }
+        self.at += 1;
+        self.white_space();
+        Ok(())
+    }
+
+    /// What is between its quotes.
+    fn string(&mut self) -> Result<Range<usize>, Stop> {
+        if self.here()? != b'"' {
+            return Err(Stop::Syntax);
+        }
+        let start = self.at + 1;
+        self.at = start;
+        loop {
+            self.at = end_of_plain(self.text, self.at);
+            match self.here()? {
+                b'"' => break,
+                b'\\' => self.escape()?,
+                _ => return Err(Stop::Syntax),
+            }
+        }
+        self.at += 1;
+        Ok(start..self.at - 1)
+    }
+
+    fn escape(&mut self) -> Result<(), Stop> {
+        let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+        self.at += match self.text.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+            Some(b'u') => match self.text.get(self.at + 2..self.at + 6) {
+                Some(digits) if is_hex(digits) => 6,
+                _ => return Err(Stop::Syntax),
+            },
+            _ => return Err(Stop::Syntax),
+        };
+        Ok(())
+    }
+
+    fn scalar(&mut self) -> Result<(), Stop> {
+        let word: &[u8] = match self.here()? {
+            b't' => b"true",
+            b'f' => b"false",
+            b'n' => b"null",
+            _ => return self.number(),
+        };
+        match self.text[self.at..].starts_with(word) {
+            true => self.at += word.len(),
+            false => return Err(Stop::Syntax),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), Stop> {
+        if self.here()? == b'-' {
+            self.at += 1;
+        }
+        match self.here()? {
+            b'0' => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// One or more.
+    fn digits(&mut self) -> Result<(), Stop> {
+        let end = end_of_digits(self.text, self.at);
+        if end == self.at {
+            return Err(Stop::Syntax);
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn white_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn here(&self) -> Result<u8, Stop> {
+        self.peek().ok_or(Stop::Syntax)
+    }
+}
+
+/// The containers that are open, innermost last: a bit each, set for objects.
+#[derive(Default)]
+struct Open {
+    bits: Vec<u64>,
+    depth: usize,
+}
+
+impl Open {
+    fn clear(&mut self) {
+        self.bits.clear();
+        self.depth = 0;
+    }
+
+    fn push(&mut self, is_object: bool) -> Result<(), Stop> {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.bits.len() {
+            push(&mut self.bits, 0).ok_or(Stop::Memory)?;
+        }
+        if let Some(bits) = self.bits.get_mut(word) {
+            *bits = *bits & !(1 << bit) | u64::from(is_object) << bit;
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Whether the innermost is an object; `None`: none is open.
+    fn innermost(&self) -> Option<bool> {
+        let last = self.depth.checked_sub(1)?;
+        let bits = self.bits.get(last / 64)?;
+        Some(bits >> (last % 64) & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::{read, Element, Elements, Shape};
+
+    fn texts<'a>(text: &'a str, elements: &Elements) -> Vec<&'a str> {
+        let spans = elements.all.iter().map(|one| one.span.clone());
+        spans.map(|span| &text[span]).collect()
+    }
+
+    #[test]
+    fn answers_that_may_not_be_stored_are_found() {
+        for (text, ids) in [
+            (r#"[{"id":1,"result":1}]"#, &[Some("1")][..]),
+            (
+                r#" [ {"meta":{"id":7},"id":"a","error":null} , {"id":null} ] "#,
+                &[Some("\"a\""), Some("null")],
+            ),
+            (
+                r#"[{"id":{}},{"id":true},{},1,"id",[1]]"#,
+                &[None, None, None, None, None, None],
+            ),
+            (r#"[{"id":1,"id":-2.5e7}]"#, &[Some("-2.5e7")]),
+            (r#"[{"id":1,"result":"\ud800"}]"#, &[Some("1")]),
+            ("[]", &[]),
+        ] {
+            let elements = read(text.as_bytes()).unwrap();
+            let found: Vec<_> = elements
+                .all
+                .iter()
+                .map(|one| one.id.clone().map(|id| &text[id]))
+                .collect();
+            assert_eq!(
+                (elements.shape, elements.is_whole, &found[..]),
+                (Shape::Array, true, ids),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn complete_answers_are_found_in_text_that_breaks_off() {
+        let text = r#"[{"id":1,"result":[{"a":"]"}]},{"id":2},{"id":3,"result":[1,2]}]"#;
+        let whole = read(text.as_bytes()).unwrap();
+        for cut in 0..text.len() {
+            let elements = read(&text.as_bytes()[..cut]).unwrap();
+            assert!(!elements.is_whole, "{cut}");
+            let ended = |one: &&Element| one.span.end <= cut;
+            let expected = whole.all.iter().take_while(ended).count();
+            // of what is not followed by anything it is not known whether it has ended
+            assert_eq!(elements.all, whole.all[..expected], "{cut}");
+        }
+        let doubled = format!("{text}{text}");
+        let elements = read(doubled.as_bytes()).unwrap();
+        assert!(!elements.is_whole);
+        assert_eq!(elements.all, whole.all);
+    }
+
+    #[test]
+    fn one_object_is_told_from_an_array() {
+        let text = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#;
+        let elements = read(text.as_bytes()).unwrap();
+        assert_eq!((elements.shape, elements.is_whole), (Shape::Object, true));
+        let one = &elements.all[0];
+        assert_eq!(&text[one.error.clone().unwrap()], r#"{"code":1}"#);
+        assert_eq!(texts(text, &elements), [text]);
+        for text in ["", " ", "null", "\"[1]\"", "<html>", "1", "\u{feff}"] {
+            let elements = read(text.as_bytes()).unwrap();
+            assert_eq!((elements.shape, elements.all), (Shape::Other, vec![]));
+        }
+        let marked = read("\u{feff}[1]".as_bytes()).unwrap();
+        assert_eq!((marked.shape, marked.is_whole), (Shape::Array, true));
+    }
+
+    #[test]
+    fn nesting_has_no_limit() {
+        let deep = format!(
+            "{}{}",
+            "[{\"a\":".repeat(5000),
+            "1".to_owned() + &"}]".repeat(5000)
+        );
+        let text = format!("[{{\"id\":1,\"result\":{deep}}},{{\"id\":2}}]");
+        let elements = read(text.as_bytes()).unwrap();
+        assert!(elements.is_whole && elements.all.len() == 2);
+        let mixed = text.replacen("}]}]", "}]]}", 1);
+        assert!(!read(mixed.as_bytes()).unwrap().is_whole);
+    }
+
+    #[test]
+    fn what_is_whole_is_json() {
+        for text in [
+            "[01]",
+            "[-]",
+            "[1.]",
+            "[1e]",
+            "[tru]",
+            "[nul]",
+            "[\"\\x\"]",
+            "[\"\\u12g4\"]",
+            "[\"\n\"]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{a:1}",
+            "{\"a\":1,}",
+            "[}",
+            "{]",
+            "[1]]",
+            "[{\"a\":[1}]",
+            "[.5]",
+            "[+1]",
+            "['a']",
+            "[1]x",
+            "[NaN]",
+        ] {
+            assert!(!read(text.as_bytes()).unwrap().is_whole, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_agrees_with_another_parser(text in "[\\[\\]{}:,\"a\\\\u0-9 .eE+tfn-]{0,12}|\\[(\\{(\"id\":1|\"a\":\\[\\])?\\},?){0,3}\\]") {
+            let elements = read(text.as_bytes()).unwrap();
+            let parsed = serde_json::from_str::<&RawValue>(&text);
+            // it reads strings as text, and so refuses what is none
+            if parsed.is_ok() {
+                assert!(elements.is_whole, "{text}");
+            }
+            if elements.is_whole && !text.contains("\\u") {
+                assert!(parsed.is_ok(), "{text}");
+            }
+            if let (Ok(parsed), Shape::Array) = (serde_json::from_str::<Vec<&RawValue>>(&text), elements.shape) {
+                let parsed: Vec<_> = parsed.iter().map(|one| one.get()).collect();
+                assert_eq!(texts(&text, &elements), parsed);
+            }
+        }
+    }
+}
