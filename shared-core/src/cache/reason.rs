@@ -2,6 +2,9 @@
 //! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and
 //! tests.
 
+use crate::jsonrpc::response::ResponseError;
+use crate::jsonrpc::scan::Fault;
+
 named! {
     /// `$sszip_cache_reason` in nginx.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -73,6 +76,10 @@ named! {
     Error "error",
     /// Nothing that lasts: null, pending, of another block, or not believed.
     Result "result",
+    /// It is nested deeper than is read.
+    Depth "depth",
+    /// It contradicts itself.
+    Implausible "implausible",
     /// It becomes a part of another answer.
     Subrequest "subrequest",
     /// A part of it was asked for.
@@ -95,4 +102,15 @@ named! {
     SszRoot "ssz-root",
     /// As many long answers are made another format of as may be at a time.
     SszBusy "ssz-busy",
+}
+
+impl Reason {
+    /// Why an answer that can't be read is not stored.
+    pub fn of_answer(error: &ResponseError) -> Self {
+        match error {
+            ResponseError::Syntax(error) if error.fault == Fault::Depth => Reason::Depth,
+            ResponseError::OutOfMemory => Reason::Memory,
+            _ => Reason::Malformed,
+        }
+    }
 }

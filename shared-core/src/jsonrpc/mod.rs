@@ -16,6 +16,7 @@
 //! | [`said`]     | rows of it as operators write them                     |
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
+//! | [`shallow`]  | whether a text is too deep to be read, by its brackets  |
 //! | [`sketch`]   | where a call that was read before may stand            |
 //! | [`stateful`] | methods of which nothing can be stored                 |
 //! | [`unsettled`] | results that are not the last word                    |
@@ -34,6 +35,7 @@ pub mod response;
 pub mod rules;
 pub mod said;
 pub mod scan;
+pub mod shallow;
 pub mod sketch;
 pub mod stateful;
 mod string;

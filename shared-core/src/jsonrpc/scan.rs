@@ -18,8 +18,19 @@ use std::ops::Range;
 use super::plain::{end_of_digits, end_of_plain};
 use super::string::end_of_escape;
 
-/// How many arrays and objects may be open at once.
-pub const MAX_DEPTH: usize = 512;
+/// How many arrays and objects may be open at once: eight times what the deepest trace has.
+/// The EVM allows 1,024 calls within each other, which geth's `callTracer` writes as an array
+/// and an object each.
+pub const MAX_DEPTH: usize = 16_384;
+
+/// The same of what is read at once. What is deeper is read again from the start of the
+/// value, with a record of open containers that is as long as it may have to be.
+const USUAL_DEPTH: usize = 512;
+
+/// Words of a record of so many containers.
+const USUAL: usize = USUAL_DEPTH / WORD;
+const MOST: usize = MAX_DEPTH / WORD;
+const WORD: usize = 64;
 
 /// What keeps a text from being JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +284,13 @@ impl<'a> Scanner<'a> {
             Kind::String => {
                 self.quoted()?;
             }
-            Kind::Object | Kind::Array => self.container()?,
+            Kind::Object | Kind::Array => match self.container::<USUAL>() {
+                Err(error) if error.fault == Fault::Depth => {
+                    self.at = start;
+                    self.deep_container()?;
+                }
+                read => read?,
+            },
             _ => self.scalar()?,
         }
         Ok(Value {
@@ -292,10 +309,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Apart: its record of 2 KiB is set up for deep containers only.
+    #[cold]
+    #[inline(never)]
+    fn deep_container(&mut self) -> Result<(), ScanError> {
+        self.container::<MOST>()
+    }
+
     /// The inner loop: one turn for each value.
-    fn container(&mut self) -> Result<(), ScanError> {
-        let mut open = Open::default();
-        let most = MAX_DEPTH - self.depth;
+    fn container<const WORDS: usize>(&mut self) -> Result<(), ScanError> {
+        let mut open = Open::<WORDS>::new();
+        let most = (WORDS * WORD).min(MAX_DEPTH - self.depth);
         'value: loop {
             match self.here()? {
                 b'"' => {
@@ -511,17 +535,23 @@ impl<'a> Scanner<'a> {
 }
 
 /// The containers that are open, innermost last: a bit each, set for objects.
-#[derive(Default)]
-struct Open {
-    bits: [u64; MAX_DEPTH / 64],
+struct Open<const WORDS: usize> {
+    bits: [u64; WORDS],
     depth: usize,
 }
 
-impl Open {
+impl<const WORDS: usize> Open<WORDS> {
+    fn new() -> Self {
+        Self {
+            bits: [0; WORDS],
+            depth: 0,
+        }
+    }
+
     #[inline(always)]
     fn push(&mut self, is_object: bool) {
-        let bit = 1 << (self.depth % 64);
-        let word = &mut self.bits[self.depth / 64 % (MAX_DEPTH / 64)];
+        let bit = 1 << (self.depth % WORD);
+        let word = &mut self.bits[self.depth / WORD % WORDS];
         if is_object {
             *word |= bit;
         } else {
@@ -539,7 +569,7 @@ impl Open {
     #[inline(always)]
     fn is_object(&self) -> bool {
         let last = self.depth - 1;
-        self.bits[last / 64 % (MAX_DEPTH / 64)] >> (last % 64) & 1 == 1
+        self.bits[last / WORD % WORDS] >> (last % WORD) & 1 == 1
     }
 }
 

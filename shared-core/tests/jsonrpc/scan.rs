@@ -5,7 +5,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sszip_core::jsonrpc::response::first_element;
 use sszip_core::jsonrpc::scan::{check, Fault, MAX_DEPTH};
+use sszip_core::jsonrpc::unsettled::has_failed_part;
+use sszip_core::jsonrpc::{request, response, shallow};
 
 use crate::oracle::{agree_on_text, Node};
 
@@ -124,11 +127,41 @@ fn nested_up_to_the_cap_and_no_deeper() {
         assert!(check(nested(most).as_bytes()).is_ok(), "{open}");
         let error = check(nested(most + 1).as_bytes()).expect_err(open);
         assert_eq!(error.fault, Fault::Depth);
-        agree_on_text(nested(most).as_bytes());
-        agree_on_text(nested(most + 1).as_bytes());
+        // up to here containers are recorded in one way, and beyond in another
+        for depth in [510, 512, 514] {
+            agree_on_text(nested(depth / each).as_bytes());
+        }
     }
     // Siblings are not nested.
     assert!(check(format!("[{}[]]", "[],".repeat(2000)).as_bytes()).is_ok());
+}
+
+fn on_stack(bytes: usize, run: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(bytes).spawn(run);
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn deep_text_is_read_on_a_small_stack() {
+    let frame = |n: usize| format!(r#"{}{{}}{}"#, r#"{"calls":["#.repeat(n), "]}".repeat(n));
+    let (deepest, too_deep) = (frame(MAX_DEPTH / 2 - 2), frame(100_000));
+    on_stack(64 << 10, move || {
+        for (trace, is_read) in [(deepest, true), (too_deep, false)] {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{trace}]}}"#);
+            assert_eq!(response::parse(answer.as_bytes()).is_ok(), is_read);
+            let batch = format!("[{answer}]");
+            assert_eq!(response::parse_batch(batch.as_bytes()).is_ok(), is_read);
+            assert_eq!(response::member(trace.as_bytes(), "x"), None);
+            assert_eq!(
+                first_element(format!("[{trace}]").as_bytes()).is_some(),
+                is_read
+            );
+            assert!(!has_failed_part(format!("[{trace},\"error\"]").as_bytes()));
+            let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":[{trace}]}}"#);
+            assert_eq!(request::parse(call.as_bytes(), 1).is_ok(), is_read);
+            assert_eq!(shallow::is_shallow(answer.as_bytes()), is_read);
+        }
+    });
 }
 
 #[test]

@@ -296,12 +296,12 @@ fn node_of(node: &Node, split: usize) -> host::Node {
     }
 }
 
-/// `@a:LENGTH@` is so many letters.
+/// `@a:LENGTH@` is so many letters, or whatever stands for the `a`.
 fn expanded(text: &str) -> String {
     let mut parts = text.split('@');
     let mut all = parts.next().unwrap_or_default().to_string();
     while let (Some(letters), Some(rest)) = (parts.next(), parts.next()) {
-        let (letter, length) = letters.split_once(':').unwrap();
+        let (letter, length) = letters.rsplit_once(':').unwrap();
         all += &letter.repeat(length.parse().unwrap());
         all += rest;
     }

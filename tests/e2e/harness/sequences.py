@@ -64,8 +64,8 @@ class Sequence:
 
 
 def expanded(text):
-    """`@a:LENGTH@` is so many letters."""
-    return re.sub(r"@(.):(\d+)@", lambda match: match[1] * int(match[2]), text).encode()
+    """`@a:LENGTH@` is so many letters, or whatever stands for the `a`."""
+    return re.sub(r"@([^@]+?):(\d+)@", lambda match: match[1] * int(match[2]), text).encode()
 
 
 def _step(raw, name):

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 #[cfg(feature = "store")]
 use super::wire;
 use super::{Entry, IdPlace};
-use crate::gzip::inflate::gunzip;
-use crate::jsonrpc::response::{self, Outcome};
+use crate::cache::reason::Reason;
+use crate::gzip::inflate::{gunzip, InflateError};
+use crate::jsonrpc::response::{self, Outcome, Response};
 
 /// What stands for the id while an answer is read.
 const ANY_ID: &[u8] = b"0";
@@ -33,39 +34,57 @@ impl Entry {
     /// are where the envelope says. What is not, or can't be read for want of
     /// memory, is to be thrown away.
     pub fn stands(&self) -> bool {
-        if !self.is_unread() {
-            return true;
-        }
-        let stands = self.read().is_some();
-        if stands {
-            self.unread.store(false, Ordering::Relaxed);
-        }
-        stands
+        self.check().is_ok()
     }
 
-    fn read(&self) -> Option<()> {
+    /// The same, with why not.
+    ///
+    /// # Errors
+    /// [`Reason::Memory`] where there is none to read it; others say what is wrong with it.
+    pub fn check(&self) -> Result<(), Reason> {
+        if self.is_unread() {
+            self.read()?;
+            self.unread.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> Result<(), Reason> {
         let body = if self.is_coded() {
-            let length = usize::try_from(self.length(ANY_ID)).ok()?;
-            gunzip(&self.gzip(ANY_ID)?.try_to_vec()?, length).ok()?
+            let coded = self.gzip(ANY_ID).and_then(|coded| coded.try_to_vec());
+            let length = usize::try_from(self.length(ANY_ID)).map_err(|_| Reason::Memory)?;
+            gunzip(&coded.ok_or(Reason::Memory)?, length).map_err(|error| match error {
+                InflateError::OutOfMemory => Reason::Memory,
+                _ => Reason::Malformed,
+            })?
         } else {
-            self.identity(ANY_ID)?.try_to_vec()?
+            let plain = self.identity(ANY_ID).and_then(|plain| plain.try_to_vec());
+            plain.ok_or(Reason::Memory)?
         };
-        let answer = response::parse(&body).ok()?;
-        let Outcome::Result(result) = answer.outcome else {
+        let answer = response::parse(&body).map_err(|error| Reason::of_answer(&error))?;
+        match self.is_where_the_envelope_says(&answer, &body) {
+            Some(true) => Ok(()),
+            _ => Err(Reason::Malformed),
+        }
+    }
+
+    fn is_where_the_envelope_says(&self, answer: &Response, body: &[u8]) -> Option<bool> {
+        let Outcome::Result(result) = &answer.outcome else {
             return None;
         };
         let envelope = self.envelope();
         let before = envelope.before.len();
         let (id, other) = match envelope.id {
-            IdPlace::BeforeResult => (&answer.id, &result),
-            IdPlace::AfterResult => (&result, &answer.id),
+            IdPlace::BeforeResult => (&answer.id, result),
+            IdPlace::AfterResult => (result, &answer.id),
             IdPlace::Nowhere => return None,
         };
-        let stands = id.start == before
-            && other.start == id.end + envelope.between.len()
-            && other.end == body.len() - envelope.after.len()
-            && answer.id.len() == ANY_ID.len();
-        stands.then_some(())
+        Some(
+            id.start == before
+                && other.start == id.end + envelope.between.len()
+                && other.end == body.len() - envelope.after.len()
+                && answer.id.len() == ANY_ID.len(),
+        )
     }
 }
 

@@ -15,6 +15,7 @@ mod own;
 pub mod ownership;
 pub mod repeated;
 pub mod unkept;
+pub mod unreadable;
 pub mod varying;
 pub mod verified;
 pub mod wake;
@@ -27,6 +28,7 @@ use self::hot::Hot;
 use self::memo::Memo;
 use self::ownership::{Landing, Owner};
 use self::repeated::Repeated;
+use self::unreadable::Unreadable;
 use self::varying::Varying;
 use self::verified::Verified;
 use self::wake::{EventLoop, Waiter, Wake, Wakers};
@@ -72,6 +74,8 @@ pub struct Shared {
     pub repeated: Repeated,
     /// Keys that it is of no use to wait for.
     pub unkept: unkept::Keys,
+    /// Keys of answers that were stored and could not be read.
+    pub unreadable: Unreadable,
     /// What came of asking the node again.
     pub verified: Verified,
     wakers: Wakers,

@@ -13,7 +13,7 @@ use crate::cache::Key;
 /// Remembered at a time; later ones take the places of others.
 const PLACES: usize = 1024;
 
-/// For how long. Milliseconds.
+/// For how long, unless [`Keys::lasting`] says otherwise. Milliseconds.
 const FOR: u32 = 1_000;
 
 /// What the last answer was good for.
@@ -31,18 +31,26 @@ pub struct Keys {
     /// Each 31 bits of a key, one of the kind, and until when, in 32.
     places: Box<[AtomicU64]>,
     clock: AtomicU64,
+    /// For how long they are remembered, in milliseconds.
+    lasts: u32,
 }
 
 impl Default for Keys {
     fn default() -> Self {
-        Self {
-            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
-            clock: AtomicU64::new(0),
-        }
+        Self::lasting(FOR)
     }
 }
 
 impl Keys {
+    /// Of which each is remembered for so many milliseconds.
+    pub fn lasting(lasts: u32) -> Self {
+        Self {
+            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            clock: AtomicU64::new(0),
+            lasts,
+        }
+    }
+
     /// The time is `now`, in milliseconds of the look-ups' clock, or later.
     pub fn saw(&self, now: u64) {
         // all event loops say so at each look-up: most often only to read it
@@ -55,7 +63,7 @@ impl Keys {
     pub fn remember(&self, key: &Key, unkept: Unkept) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.place(key);
-        let until = u64::from(low(now).wrapping_add(FOR));
+        let until = u64::from(low(now).wrapping_add(self.lasts));
         let kind = u64::from(unkept == Unkept::Waiters) << 32;
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
@@ -65,7 +73,7 @@ impl Keys {
         let (place, tag) = self.place(key);
         let known = place.load(Ordering::Relaxed);
         let left = low(known).wrapping_sub(low(now));
-        let is_known = known >> 33 == tag && (1..=FOR).contains(&left);
+        let is_known = known >> 33 == tag && (1..=self.lasts).contains(&left);
         is_known.then_some(match known >> 32 & 1 {
             0 => Unkept::One,
             _ => Unkept::Waiters,

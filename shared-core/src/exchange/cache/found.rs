@@ -6,6 +6,7 @@ use super::fill::Fill;
 use super::part::Mixed;
 use super::waits::Waits;
 use crate::cache::entry::Entry;
+use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
@@ -62,6 +63,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) batch_calls: Vec<CallOfBatch>,
     /// What a single answer is stored under.
     pub(in crate::exchange) key: Option<Key>,
+    /// Why what was found could not be given out.
+    pub(in crate::exchange) unreadable: Option<Reason>,
     /// As what else than a hit a stored answer is given out.
     pub(in crate::exchange) given_as: Option<CacheStatus>,
     /// What may be sent in place of the node's answer.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::asked::Asked;
 use super::found::Found;
 use crate::cache::entry::{Entry, Lending};
+use crate::cache::process::wake::Waiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
@@ -62,21 +63,38 @@ impl Exchange {
         asked: &Asked<'_>,
         borrowed: Borrowed,
     ) -> Option<Box<Answer>> {
-        let stands = entry.stands();
+        if let Err(reason) = entry.check() {
+            self.throw_away(key, entry, reason, asked.now);
+            return None;
+        }
         let weight = entry.weight();
-        let answer = match stands {
-            true => self.respond_with(entry, id, asked, borrowed),
-            false => None,
-        };
+        let answer = self.respond_with(entry, id, asked, borrowed);
         if let Some(hot) = self.config.process.shared.hot() {
-            if !stands {
-                hot.remove_this(key, entry);
-            } else if entry.weight() != weight {
+            if entry.weight() != weight {
                 // it has both codings from now on
                 hot.reweigh(key, entry);
             }
         }
         answer
+    }
+
+    /// Forgets what was stored at a glance and can't be read, here and with the owner of a
+    /// store, unless there was only no memory to read it.
+    fn throw_away(&mut self, key: &Key, entry: &Arc<Entry>, reason: Reason, now: u64) {
+        let shared = &self.config.process.shared;
+        if let Some(hot) = shared.hot() {
+            hot.remove_this(key, entry);
+        }
+        self.looked.unreadable = Some(reason);
+        if reason == Reason::Memory {
+            return;
+        }
+        shared.unreadable.remember(key, now);
+        if let Some(owner) = shared.owner() {
+            let query = format!("key={}", const_hex::encode(key));
+            // whatever comes of it
+            let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
+        }
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
@@ -111,6 +129,9 @@ impl Exchange {
         };
         let Some(answer) = answer else {
             self.forget_look_up();
+            if let Some(reason) = self.looked.unreadable.take() {
+                self.reason = reason;
+            }
             self.move_on(Event::Miss, |_| Phase::AwaitingHead)?;
             return self.ask_for_allowed().map(|_| ());
         };

@@ -22,6 +22,7 @@ use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::ids::{by_id, counted};
 use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
+use crate::jsonrpc::shallow::is_shallow;
 use crate::jsonrpc::{response, scan};
 use crate::memory;
 use crate::transcode::{Made, VERSION};
@@ -229,6 +230,9 @@ impl Fill {
 
     /// Why a whole answer gives nothing to store.
     fn why_nothing(&self, body: &[u8]) -> Reason {
+        if let Some(why) = self.why.get() {
+            return why;
+        }
         match &self.what {
             // whoever sends so much of it wastes no more of our time
             What::Call(_) if body.len() > UNREAD => Reason::Result,
@@ -250,8 +254,12 @@ impl Fill {
         room: &mut Vec<u8>,
     ) -> Vec<Built> {
         let mut built = Vec::new();
-        let Ok(answers) = response::parse_batch(body) else {
-            return built;
+        let answers = match response::parse_batch(body) {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.why.set(Some(Reason::of_answer(&error)));
+                return built;
+            }
         };
         // answers come in any order; an id that is there twice says nothing
         // about which is which
@@ -276,13 +284,19 @@ impl Fill {
 
     fn of_call(&self, wanted: &Wanted, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
         if body.len() >= UNREAD {
-            if let Some(outline) = outline(body, &wanted.id) {
+            if let Some(outline) = self.glance(wanted, body) {
                 let built = self.answer(wanted, body, &outline, room)?;
                 let entry = built.entry.unread();
                 return Some(Built { entry, ..built });
             }
         }
-        let answer = response::parse(body).ok()?;
+        let answer = match response::parse(body) {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.why.set(Some(Reason::of_answer(&error)));
+                return None;
+            }
+        };
         if body[answer.id.clone()] != wanted.id {
             return None;
         }
@@ -292,6 +306,14 @@ impl Fill {
             ..answer
         };
         self.answer(wanted, body, &whole, room)
+    }
+
+    /// Where the parts of a long answer are, unless it has to be read: it is too deep to be
+    /// read later, perhaps, or the last one was stored, and was no answer.
+    fn glance(&self, wanted: &Wanted, body: &[u8]) -> Option<Response> {
+        let asked_at = self.settings.asked_at;
+        let is_known = self.shared.unreadable.contains(&wanted.key, asked_at);
+        outline(body, &wanted.id).filter(|_| !is_known && is_shallow(body))
     }
 
     pub(in crate::exchange) fn answer(

@@ -63,6 +63,8 @@ pub struct Fill {
     built: bool,
     /// There are none because nobody waited for what is not kept.
     had_no_waiters: Cell<bool>,
+    /// What was found out about that while they were made.
+    why: Cell<Option<Reason>>,
     /// Why there are none.
     refused: Option<Reason>,
     /// The resource in its other format, which says something else.
@@ -133,6 +135,7 @@ impl Fill {
             entries: Vec::new(),
             built: false,
             had_no_waiters: Cell::new(false),
+            why: Cell::new(None),
             refused: None,
             contradicts: None,
         }
