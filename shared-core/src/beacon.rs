@@ -202,9 +202,7 @@ impl Route {
                 Class::Tip => mark.map(|mark| mark.seen),
                 _ => slot,
             },
-            of: None,
-            if_final: None,
-            if_repeated: None,
+            ..Judged::new(class, milliseconds, None)
         })
     }
 }

@@ -40,7 +40,7 @@ something, belongs to one caller or says how one node is. A **config** answer sa
 how the chain's nodes are set up, which an upgrade changes. A method that is not in
 the table is among those, unless [an operator adds it](#methods-of-your-own). Errors and `null` are not kept, whatever the
 method; nor is a trace of a block of which one transaction has an `error` in place
-of a trace. What is of a block above the followed head is a tip, and what has
+of a trace (one that is a trace itself has the `error` of a call that reverted). What is of a block above the followed head is a tip, and what has
 an `l1BatchNumber` of `null` is `unfinalized`, though a hash names its block.
 `p[0]` is a call's first parameter; where a block can be given by its hash too, or
 in an object of EIP-1898 (without `requireCanonical`), an answer for a hash is

@@ -12,6 +12,7 @@ use ends::{class_of, Named};
 
 use crate::jsonrpc::block::{self, BlockReference, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
+use crate::jsonrpc::plausible::{self, Verdict};
 use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::said::Rows;
 use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
@@ -132,11 +133,15 @@ pub struct Judged {
     /// the same [some time later](super::process::repeated), it is immutable, for so many
     /// milliseconds. Until then [`valid`](Self::valid) may be 0.
     pub if_repeated: Option<u64>,
+    /// It contradicts itself.
+    pub is_implausible: bool,
+    /// Its result was read: it is one JSON value.
+    pub is_read: bool,
 }
 
 impl Judged {
     /// Of an answer of which nothing else is known.
-    fn new(class: Class, valid: u64, height: Option<u64>) -> Self {
+    pub(crate) fn new(class: Class, valid: u64, height: Option<u64>) -> Self {
         Self {
             class,
             valid,
@@ -145,6 +150,8 @@ impl Judged {
             of: None,
             if_final: None,
             if_repeated: None,
+            is_implausible: false,
+            is_read: false,
         }
     }
 }
@@ -203,6 +210,25 @@ impl Prospect {
         if self.method.traces_one_by_one() && has_failed_part(result) {
             return None;
         }
+        let verdict = plausible::judge(self.method, known.params, result);
+        if verdict == Verdict::Implausible {
+            let named = Named::by(self.method, known.params);
+            let kept_for = self.valid_nothing(known.valid).min(longest(named));
+            let height = known.mark.map(|mark| mark.seen);
+            return Some(Judged {
+                is_implausible: true,
+                ..Judged::new(Class::Nothing, kept_for, height)
+            });
+        }
+        let judged = self.judge_plausible(result, known, is_empty)?;
+        Some(Judged {
+            is_read: verdict == Verdict::Read,
+            ..judged
+        })
+    }
+
+    /// The same of a result that does not contradict itself.
+    fn judge_plausible(&self, result: &[u8], known: Known<'_>, is_empty: bool) -> Option<Judged> {
         let mark = known.mark.filter(|mark| mark.heights == Heights::Blocks);
         let named = Named::by(self.method, known.params);
         if self.class == Class::Tip {

@@ -16,6 +16,7 @@
 //! | [`said`]     | rows of it as operators write them                     |
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
+//! | [`plausible`] | results that contradict themselves                     |
 //! | [`shallow`]  | whether a text is too deep to be read, by its brackets  |
 //! | [`sketch`]   | where a call that was read before may stand            |
 //! | [`stateful`] | methods of which nothing can be stored                 |
@@ -30,6 +31,7 @@ pub mod methods;
 pub mod outline;
 pub mod patterns;
 mod plain;
+pub mod plausible;
 pub mod request;
 pub mod response;
 pub mod rules;

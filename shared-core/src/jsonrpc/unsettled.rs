@@ -7,7 +7,8 @@ use super::scan::{Kind, Scanner};
 
 /// Whether one of the parts of a list has an `error` of its own: nodes trace a
 /// block's transactions one by one, and one that took too long is no reason to
-/// refuse the others. An `error` further inside is a call's that was traced.
+/// refuse the others. The `error` of a part that is a trace itself, not a wrapper
+/// around one, is a call's that was traced, and so is one further inside.
 pub fn has_failed_part(list: &[u8]) -> bool {
     // most traces have none at all
     memmem::find(list, b"\"error\"").is_some() && finds_failed_part(list).unwrap_or(false)
@@ -18,14 +19,8 @@ fn finds_failed_part(list: &[u8]) -> Option<bool> {
     let mut another = scanner.kind().ok()? == Kind::Array && scanner.first_element().ok()?;
     while another {
         if scanner.kind().ok()? == Kind::Object {
-            let mut next = scanner.first_member().ok()?;
-            while let Some(name) = next {
-                let value = scanner.value().ok()?;
-                let is_none = || content(&list[value.span.clone()]) == Content::Null;
-                if &list[name.content] == b"error" && !is_none() {
-                    return Some(true);
-                }
-                next = scanner.next_member().ok()?;
+            if is_failed(&mut scanner, list)? {
+                return Some(true);
             }
         } else {
             scanner.value().ok()?;
@@ -33,6 +28,26 @@ fn finds_failed_part(list: &[u8]) -> Option<bool> {
         another = scanner.next_element().ok()?;
     }
     Some(false)
+}
+
+/// Whether the part that comes next has an `error` and is no trace.
+fn is_failed(scanner: &mut Scanner<'_>, list: &[u8]) -> Option<bool> {
+    let (mut has_error, mut has_type, mut has_call, mut has_steps) = (false, false, false, false);
+    let mut next = scanner.first_member().ok()?;
+    while let Some(name) = next {
+        let value = scanner.value().ok()?;
+        match &list[name.content] {
+            b"error" => has_error = content(&list[value.span]) != Content::Null,
+            b"type" => has_type = value.kind == Kind::String,
+            // of geth's frames, and of Parity's
+            b"from" | b"action" => has_call = true,
+            b"structLogs" => has_steps = true,
+            _ => {}
+        }
+        next = scanner.next_member().ok()?;
+    }
+    let is_trace = has_type && has_call || has_steps;
+    Some(has_error && !is_trace)
 }
 
 /// Whether a block, or a part of one, has members that its node will fill in
@@ -52,25 +67,107 @@ pub fn is_to_be_filled_in(result: &[u8]) -> bool {
 mod tests {
     use super::{has_failed_part, is_to_be_filled_in};
 
+    /// Each line is of a client's answer to a method: whether a part of it failed for a
+    /// reason of the node's, and the result.
+    const TRACES: [(&str, bool, &str); 17] = [
+        (
+            "geth, debug_traceBlock*, callTracer, a call reverted",
+            false,
+            r#"[{"txHash":"0x1","result":{"type":"CALL","from":"0x1","error":"execution reverted","calls":[{"error":"x"}]}}]"#,
+        ),
+        (
+            "geth, debug_traceBlock*, the tracer ran out of time",
+            true,
+            r#"[{"txHash":"0x1","result":{"type":"CALL"}},{"txHash":"0x2","error":"execution timeout"}]"#,
+        ),
+        (
+            "geth, debug_traceBlock*, flatCallTracer, a call reverted",
+            false,
+            r#"[{"txHash":"0x1","result":[{"type":"call","action":{},"error":"execution reverted"}]}]"#,
+        ),
+        (
+            "geth, debug_traceTransaction, callTracer, a call reverted",
+            false,
+            r#"{"type":"CALL","from":"0x1","gas":"0x1","error":"execution reverted","revertReason":"x"}"#,
+        ),
+        (
+            "geth, debug_traceTransaction, flatCallTracer, a call reverted",
+            false,
+            r#"[{"action":{"from":"0x1"},"error":"execution reverted","type":"call"}]"#,
+        ),
+        (
+            "geth, debug_traceTransaction, structLogs, an opcode failed",
+            false,
+            r#"{"gas":1,"failed":true,"returnValue":"","structLogs":[{"op":"REVERT","error":"x"}]}"#,
+        ),
+        (
+            "Erigon, debug_traceBlock*, the tracer ran out of time",
+            true,
+            r#"[{"txHash":"0x1","result":{"type":"CALL","from":"0x1"},"error":{"code":-32000,"message":"x"}}]"#,
+        ),
+        (
+            "Erigon, debug_traceBlock*, nothing was written",
+            true,
+            r#"[ {"txHash":"0x1" , "result":null, "error" : {"code":-32000}} ,{"result":1}]"#,
+        ),
+        (
+            "Erigon and Nethermind, trace_replayBlockTransactions, a call reverted",
+            false,
+            r#"[{"output":"0x","stateDiff":null,"trace":[{"action":{},"error":"Reverted","type":"call"}],"transactionHash":"0x1","vmTrace":null}]"#,
+        ),
+        (
+            "Erigon, trace_block and trace_transaction, a call reverted",
+            false,
+            r#"[{"action":{"from":"0x1"},"blockHash":"0x1","error":"Reverted","subtraces":0,"type":"call"}]"#,
+        ),
+        (
+            "Nethermind, debug_traceBlock* without a wrapper, callTracer, a call reverted",
+            false,
+            r#"[{"type":"CALL","from":"0x1","to":"0x2","error":"execution reverted"},{"from":"0x1","error":"out of gas","type":"CREATE"}]"#,
+        ),
+        (
+            "Nethermind and Besu, debug_traceBlock* without a wrapper, structLogs",
+            false,
+            r#"[{"gas":1,"failed":true,"returnValue":"","structLogs":[{"error":"x"}],"error":"x"}]"#,
+        ),
+        (
+            "Nethermind, debug_traceBlock*, a call reverted",
+            false,
+            r#"[{"txHash":"0x1","result":{"type":"CALL","from":"0x1","error":"execution reverted"}}]"#,
+        ),
+        (
+            "reth, debug_traceBlock*, the tracer failed",
+            true,
+            r#"[{"result":{"type":"CALL"},"txHash":"0x1"},{"error":"x","txHash":"0x2"}]"#,
+        ),
+        (
+            "reth, debug_traceBlock*, nothing failed",
+            false,
+            r#"[{"result":{"type":"CALL"},"error":null,"txHash":"0x1"}]"#,
+        ),
+        (
+            "reth, trace_replayTransaction, a call reverted",
+            false,
+            r#"{"output":"0x","stateDiff":null,"trace":[{"action":{},"error":"Reverted","type":"call"}],"vmTrace":null}"#,
+        ),
+        (
+            "a method of an operator's",
+            true,
+            r#"[{"value":1},{"type":"x","error":"timeout"}]"#,
+        ),
+    ];
+
     #[test]
-    fn a_part_that_failed_is_told_from_a_call_that_did() {
-        for (list, expected) in [
-            ("[]", false),
-            (r#"[{"txHash":"0x1","result":{"gas":"0x1"}}]"#, false),
-            (
-                r#"[{"result":{"type":"CALL","error":"execution reverted","calls":[{"error":"x"}]}}]"#,
-                false,
-            ),
-            (r#"[{"result":1,"error":null}]"#, false),
-            (r#"[["error"],"error",{"a":"\"error\":1"}]"#, false),
-            (r#"[{"result":1},{"error":"execution timeout"}]"#, true),
-            (
-                r#"[ {"txHash":"0x1" , "error" : {"code":-32000}} ,{"result":1}]"#,
-                true,
-            ),
-            (r#"{"error":1}"#, false),
+    fn failed_part_is_told_from_a_reverted_call() {
+        for (whose, expected, list) in TRACES {
+            assert_eq!(has_failed_part(list.as_bytes()), expected, "{whose}");
+        }
+        for list in [
+            "[]",
+            r#"[["error"],"error",{"a":"\"error\":1"}]"#,
+            r#"{"error":1}"#,
         ] {
-            assert_eq!(has_failed_part(list.as_bytes()), expected, "{list}");
+            assert!(!has_failed_part(list.as_bytes()), "{list}");
         }
     }
 

@@ -221,6 +221,8 @@ fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
         debug_traceBlockByNumber | ["0x60",{}] | [{"result":{"error":"execution reverted"}}] | immutable 96
         debug_traceBlockByNumber | ["0x60",{}] | [{"result":{}},{"error":"execution timeout"}] | no
         debug_traceBlockByNumber | ["latest"] | [{"result":{}},{"error":"execution timeout"}] | no
+        // a trace without a wrapper: the error is that of the call
+        debug_traceBlockByNumber | ["0x60",{}] | [{"type":"CALL","from":ADDR,"error":"execution reverted"}] | immutable 96
         trace_replayBlockTransactions | ["0x60",{}] | [{"result":{}},{"error":"execution timeout"}] | no
         debug_traceBlockByHash | [HASH] | [{"result":{}},{"error":"execution timeout"}] | no
         debug_traceBlockByHash | [HASH] | [{"result":{"error":"execution reverted"}}] | immutable

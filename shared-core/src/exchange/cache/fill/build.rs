@@ -286,6 +286,10 @@ impl Fill {
         if body.len() >= UNREAD {
             if let Some(outline) = self.glance(wanted, body) {
                 let built = self.answer(wanted, body, &outline, room)?;
+                if built.is_read && body.is_ascii() {
+                    // and what is around the result is known to the letter
+                    return Some(built);
+                }
                 let entry = built.entry.unread();
                 return Some(Built { entry, ..built });
             }
@@ -333,6 +337,10 @@ impl Fill {
             // what it is, not what is in it, is all that a copy has to keep
             Outcome::Error(error) => (error, None),
         };
+        if judged.is_some_and(|judged| judged.is_implausible) {
+            self.why.set(Some(Reason::Implausible));
+        }
+        let judged = judged.filter(|judged| judged.valid > 0 || !judged.is_implausible);
         let judged = match judged {
             Some(judged) => judged,
             None => self.judge_nothing(wanted, body, &answer.outcome)?,
@@ -360,6 +368,7 @@ impl Fill {
             valid: judged.valid,
             method: Some(wanted.method.clone()),
             if_final: judged.if_final,
+            is_read: judged.is_read,
         })
     }
 
@@ -504,6 +513,7 @@ impl Fill {
             valid,
             method: None,
             if_final: None,
+            is_read: true,
         })
     }
 
@@ -515,9 +525,7 @@ impl Fill {
             valid: 0,
             block: None,
             height: self.mark().map(|mark| mark.seen),
-            of: None,
-            if_final: None,
-            if_repeated: None,
+            ..Judged::new(Class::Nothing, 0, None)
         })
     }
 }

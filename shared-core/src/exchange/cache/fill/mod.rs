@@ -79,6 +79,8 @@ pub(in crate::exchange) struct Built {
     valid: u64,
     method: Option<Vec<u8>>,
     if_final: Option<IfFinal>,
+    /// The result of a call was read strictly while it was judged.
+    is_read: bool,
 }
 
 /// How entries are made at a place.
@@ -241,6 +243,7 @@ impl Fill {
             valid,
             method: None,
             if_final: None,
+            is_read: true,
         }];
         self.built = true;
     }

@@ -1,0 +1,142 @@
+//! Blocks of which a list contradicts its root.
+//!
+//! Roots mean something where the header is one of Ethereum's. Chains that only look like it
+//! put other hashes there: Sei and Harmony those of lists with more in them, Conflux and Acala
+//! the ones of their own blocks, Filecoin and Hedera zeros or constants. Their `mixHash` is
+//! zero, and their `difficulty` zero or that of a proof of work; a chain of authorities (Clique,
+//! Parlia, Bor, Avalanche), which has a zero there too, has a difficulty of a few.
+
+use memchr::memmem;
+
+/// The root of a trie that is empty, and what stands for it: Keccak-256 of nothing (Kaia), of an
+/// empty list, and SHA-256 of nothing.
+const EMPTY: [&[u8]; 4] = [
+    b"56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421",
+    b"c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470",
+    NO_UNCLES,
+    b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+];
+const NO_UNCLES: &[u8] = b"1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347";
+const ZERO: &[u8] = &[b'0'; 64];
+
+/// The fee recipient of all blocks of the OP Stack, and the type of their first transaction.
+/// Since Isthmus their `withdrawalsRoot` is that of a contract's storage, and they have no list.
+const OP_FEE_VAULT: &[u8] = b"\"0x4200000000000000000000000000000000000011\"";
+const OP_DEPOSIT: &[u8] = b"\"0x7e\"";
+
+/// The highest difficulty of a block that an authority sealed: twice the authorities, about.
+const MOST_OF_AUTHORITIES: u64 = 0xffff;
+
+/// Names of members are looked for in so many bytes at both ends of a block: transactions,
+/// which may be a megabyte, are not read. No member of theirs has one of these names.
+const WINDOW: usize = 8 << 10;
+
+/// Whether a list of the block is empty and its root is not, or the other way round.
+pub(super) fn contradicts_itself(block: &[u8]) -> bool {
+    let Some(seal) = Seal::of(block) else {
+        return false;
+    };
+    // of a genesis the state is all that counts
+    if starts_with(value(block, "number"), b"\"0x0\"") {
+        return false;
+    }
+    let odd = |list: &str, root: &str, empty: &[u8]| {
+        let is_empty = value(block, list).and_then(is_empty_list);
+        let root = value(block, root).and_then(digits);
+        match (is_empty, root) {
+            (Some(true), Some(root)) => !is_empty_root(root),
+            // Bor lists a transaction that is in no root
+            (Some(false), Some(root)) if seal != Seal::OfAuthority => {
+                root.eq_ignore_ascii_case(empty)
+            }
+            _ => false,
+        }
+    };
+    odd("transactions", "transactionsRoot", EMPTY[0])
+        || odd("uncles", "sha3Uncles", NO_UNCLES)
+        || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY[0])
+}
+
+/// What makes a header valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seal {
+    /// Work or stake, or nothing is known of it.
+    Other,
+    /// An authority's signature.
+    OfAuthority,
+}
+
+impl Seal {
+    /// Of a block; `None`: it has none that Ethereum knows.
+    fn of(block: &[u8]) -> Option<Self> {
+        match value(block, "mixHash").and_then(digits) {
+            Some(mix) if mix == ZERO => {
+                let difficulty = value(block, "difficulty").and_then(quantity)?;
+                (1..=MOST_OF_AUTHORITIES)
+                    .contains(&difficulty)
+                    .then_some(Self::OfAuthority)
+            }
+            _ => Some(Self::Other),
+        }
+    }
+}
+
+fn is_of_op_stack(block: &[u8]) -> bool {
+    let miner = || value(block, "miner");
+    let first = || value(block, "transactions").map(|list| &list[..list.len().min(WINDOW)]);
+    starts_with(miner(), OP_FEE_VAULT)
+        || first().is_some_and(|list| starts_with(value(list, "type"), OP_DEPOSIT))
+}
+
+fn is_empty_root(root: &[u8]) -> bool {
+    let is = |empty: &&[u8]| root.eq_ignore_ascii_case(empty);
+    root == ZERO || EMPTY.iter().any(is)
+}
+
+/// The block from the value of that member on, if it is near an end of the block.
+fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let tail = block.len().saturating_sub(WINDOW);
+    let head = block.len().min(WINDOW);
+    find(&block[..head], name)
+        .or_else(|| find(&block[tail..], name).map(|at| tail + at))
+        .map(|at| &block[at..])
+}
+
+/// Where the value of the first member of that name is. In a string the quote at the end of a
+/// name has a backslash before it.
+fn find(text: &[u8], name: &str) -> Option<usize> {
+    memmem::find_iter(text, name).find_map(|at| {
+        let before = at.checked_sub(1).and_then(|at| text.get(at));
+        let rest = text.get(at + name.len()..)?.strip_prefix(b"\"")?;
+        let rest = rest.trim_ascii_start().strip_prefix(b":")?;
+        let value = rest.trim_ascii_start();
+        (before == Some(&b'"')).then(|| text.len() - value.len())
+    })
+}
+
+fn starts_with(value: Option<&[u8]>, start: &[u8]) -> bool {
+    value.is_some_and(|value| {
+        let value = value.get(..start.len());
+        value.is_some_and(|value| value.eq_ignore_ascii_case(start))
+    })
+}
+
+/// Whether the list that begins here is empty; `None`: it is no list.
+fn is_empty_list(value: &[u8]) -> Option<bool> {
+    let rest = value.strip_prefix(b"[")?.trim_ascii_start();
+    Some(*rest.first()? == b']')
+}
+
+/// The digits of a hash that begins here.
+fn digits(value: &[u8]) -> Option<&[u8]> {
+    let rest = value.strip_prefix(b"\"0x")?;
+    let digits = rest.get(..64)?;
+    (rest.get(64) == Some(&b'"')).then_some(digits)
+}
+
+fn quantity(value: &[u8]) -> Option<u64> {
+    let rest = value.strip_prefix(b"\"0x")?;
+    let end = rest.iter().position(|byte| *byte == b'"')?;
+    let digits = std::str::from_utf8(&rest[..end]).ok()?;
+    u64::from_str_radix(digits, 16).ok()
+}

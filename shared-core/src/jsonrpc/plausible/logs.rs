@@ -1,0 +1,223 @@
+//! Receipts and logs of which some are missing, or that are of several blocks.
+//!
+//! A list that is whole has no index that is as high as its length. Indices that begin anew
+//! say nothing: Bor's for what it adds to a block, and those of nodes that count within a
+//! transaction. Chains that leave entries out on purpose have holes: ZKsync (`l1BatchNumber`
+//! is a member of all that is its own) and Hedera (a `root` beside a `status`).
+
+use super::super::scan::{Kind, ScanError, Scanner};
+use super::is_same;
+
+/// Indices that were found, and how many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Indices {
+    number: u64,
+    lowest: Option<u64>,
+    highest: Option<u64>,
+}
+
+impl Indices {
+    fn add(&mut self, index: Option<u64>) {
+        self.number += 1;
+        let Some(index) = index else {
+            return;
+        };
+        self.lowest = Some(self.lowest.map_or(index, |lowest| lowest.min(index)));
+        self.highest = self.highest.max(Some(index));
+    }
+
+    fn join(&mut self, other: Self) {
+        self.number += other.number;
+        self.lowest = self.lowest.into_iter().chain(other.lowest).min();
+        self.highest = self.highest.max(other.highest);
+    }
+
+    /// Counted from `first`, whether some are missing.
+    fn have_holes(&self, first: u64) -> bool {
+        let numbers = |highest: u64| highest.saturating_sub(first).saturating_add(1);
+        self.highest
+            .is_some_and(|highest| numbers(highest) > self.number)
+    }
+}
+
+/// Hashes of a block that were found, which are to be the same.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hashes<'a> {
+    first: Option<&'a [u8]>,
+    differ: bool,
+}
+
+impl<'a> Hashes<'a> {
+    fn add(&mut self, hash: Option<&'a [u8]>) {
+        match (self.first, hash) {
+            (Some(first), Some(hash)) => self.differ |= !is_same(first, hash),
+            (None, hash) => self.first = hash,
+            _ => {}
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.add(other.first);
+        self.differ |= other.differ;
+    }
+}
+
+/// What is known of one log, or one receipt.
+#[derive(Debug, Default)]
+struct Item<'a> {
+    block_hash: Option<&'a [u8]>,
+    block_number: Option<&'a [u8]>,
+    index: Option<u64>,
+    /// A receipt's.
+    logs: Indices,
+    hashes: Hashes<'a>,
+    has_status: bool,
+    has_root: bool,
+    /// It has the mark of a chain that leaves some out.
+    has_gaps: bool,
+}
+
+/// Whether a list of a block's receipts lacks some, or has some of another block; `None`: it
+/// could not be read.
+pub(super) fn are_receipts_odd(list: &[u8]) -> Option<bool> {
+    let (mut hashes, mut indices, mut logs) = <(Hashes<'_>, Indices, Indices)>::default();
+    let mut has_gaps = false;
+    read_list(list, "transactionIndex", |receipt| {
+        hashes.add(receipt.block_hash);
+        hashes.join(receipt.hashes);
+        indices.add(receipt.index);
+        logs.join(receipt.logs);
+        has_gaps |= receipt.has_gaps || receipt.has_status && receipt.has_root;
+    })?;
+    let is_short = !has_gaps && (indices.have_holes(0) || logs.have_holes(0));
+    Some(hashes.differ || is_short)
+}
+
+/// The same of one receipt.
+pub(super) fn is_receipt_odd(receipt: &[u8]) -> Option<bool> {
+    let mut scanner = Scanner::of_value(receipt);
+    let mut found = Item::default();
+    read_item(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
+    scanner.end().ok()?;
+    let mut hashes = found.hashes;
+    hashes.add(found.block_hash);
+    let has_gaps = found.has_gaps || found.has_status && found.has_root;
+    let first = found.logs.lowest.unwrap_or(0);
+    Some(hashes.differ || !has_gaps && found.logs.have_holes(first))
+}
+
+/// Whether a list of logs has one of another block than `asked`, two of one block number that
+/// are of different blocks, or, if it is to have all of its blocks, lacks some.
+pub(super) fn are_logs_odd(list: &[u8], asked: Option<&[u8]>, is_all: bool) -> Option<bool> {
+    let mut number: Option<&[u8]> = None;
+    let (mut hashes, mut indices) = (Hashes::default(), Indices::default());
+    let (mut is_odd, mut has_holes, mut has_gaps) = (false, false, false);
+    read_list(list, "logIndex", |log| {
+        if number.is_none() || number != log.block_number {
+            has_holes |= indices.have_holes(0);
+            (hashes, indices) = (Hashes::default(), Indices::default());
+            number = log.block_number;
+        }
+        hashes.add(asked);
+        hashes.add(log.block_hash);
+        indices.add(log.index);
+        is_odd |= hashes.differ;
+        has_gaps |= log.has_gaps;
+    })?;
+    has_holes |= indices.have_holes(0);
+    Some(is_odd || is_all && has_holes && !has_gaps)
+}
+
+/// Whether a page of a block's transactions has fewer receipts than transactions.
+pub(super) fn lacks_receipts(page: &[u8]) -> Option<bool> {
+    use crate::jsonrpc::response::member;
+    let receipts = length(member(page, "receipts")?)?;
+    let transactions = length(member(member(page, "fullblock")?, "transactions")?)?;
+    (receipts < transactions).then_some(true)
+}
+
+fn length(list: &[u8]) -> Option<u64> {
+    let mut scanner = Scanner::of_value(list);
+    let (mut length, mut another) = (0, scanner.first_element().ok()?);
+    while another {
+        length += 1;
+        scanner.value().ok()?;
+        another = scanner.next_element().ok()?;
+    }
+    Some(length)
+}
+
+fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&Item<'a>)) -> Option<()> {
+    let mut scanner = Scanner::of_value(list);
+    let mut another = scanner.first_element().ok()?;
+    while another {
+        let mut item = Item::default();
+        read_item(&mut scanner, list, index, &mut item).ok()?;
+        found(&item);
+        another = scanner.next_element().ok()?;
+    }
+    scanner.end().ok()
+}
+
+/// Reads a log or a receipt, whose index is the member of that name.
+fn read_item<'a>(
+    scanner: &mut Scanner<'a>,
+    text: &'a [u8],
+    index: &str,
+    item: &mut Item<'a>,
+) -> Result<(), ScanError> {
+    let mut next = scanner.first_member()?;
+    while let Some(name) = next {
+        let name = &text[name.content];
+        if name == b"logs" && scanner.kind()? == Kind::Array {
+            read_logs(scanner, text, item)?;
+        } else {
+            let span = scanner.value()?.span;
+            let value = &text[span];
+            let is_there = || value != b"null";
+            match name {
+                b"blockHash" => item.block_hash = Some(value).filter(|_| is_there()),
+                b"blockNumber" => item.block_number = Some(value),
+                b"status" => item.has_status = is_there(),
+                b"root" => item.has_root = is_there(),
+                b"l1BatchNumber" => item.has_gaps = true,
+                _ if name == index.as_bytes() => item.index = number(value),
+                _ => {}
+            }
+        }
+        next = scanner.next_member()?;
+    }
+    Ok(())
+}
+
+fn read_logs<'a>(
+    scanner: &mut Scanner<'a>,
+    text: &'a [u8],
+    receipt: &mut Item<'a>,
+) -> Result<(), ScanError> {
+    let mut another = scanner.first_element()?;
+    while another {
+        let mut next = scanner.first_member()?;
+        let mut index = None;
+        while let Some(name) = next {
+            let span = scanner.value()?.span;
+            match &text[name.content] {
+                b"blockHash" if &text[span.clone()] != b"null" => {
+                    receipt.hashes.add(Some(&text[span]));
+                }
+                b"logIndex" => index = number(&text[span]),
+                b"l1BatchNumber" => receipt.has_gaps = true,
+                _ => {}
+            }
+            next = scanner.next_member()?;
+        }
+        receipt.logs.add(index);
+        another = scanner.next_element()?;
+    }
+    Ok(())
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
