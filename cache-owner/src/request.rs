@@ -298,6 +298,14 @@ struct PurgeObject {
     method: Option<String>,
     blocks: Option<(u64, u64)>,
     key: Option<String>,
+    #[serde(rename = "wrong-chain")]
+    wrong_chain: Option<String>,
+}
+
+/// The namespace that a purge suspends, since its node has another chain.
+pub fn suspends(body: &[u8]) -> Option<Namespace> {
+    let object: PurgeObject = serde_json::from_slice(body).ok()?;
+    namespace(&object.wrong_chain?).ok()
 }
 
 /// The scope of the purge that a body describes.
@@ -311,7 +319,9 @@ pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
         method,
         blocks,
         key: one,
+        wrong_chain,
     } = serde_json::from_slice(body).map_err(|error| bad(format!("not a purge: {error}")))?;
+    let within = within.or(wrong_chain);
     let within = within.as_deref().map(namespace).transpose()?;
     match (everything, within, method, blocks, one) {
         (Some(true), None, None, None, None) => Ok(Scope::Everything),

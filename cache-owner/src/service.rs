@@ -126,7 +126,17 @@ impl Service {
             }
             Request::Purge => {
                 let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
-                let purged = engine.purge(request::scope(&body)?).await?;
+                let scope = request::scope(&body)?;
+                let suspends = request::suspends(&body);
+                if let Some(namespace) = suspends {
+                    engine.owner.suspend(namespace, now());
+                    engine.wake();
+                }
+                let purged = engine.purge(scope.clone()).await?;
+                if suspends.is_none() {
+                    engine.owner.resume(&scope);
+                    engine.wake();
+                }
                 Ok(answer::purged(purged))
             }
             Request::Acknowledge(process) => {

@@ -421,12 +421,24 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 ngx_int_t
 ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_response_head        head;
-    ngx_http_core_loc_conf_t  *clcf;
+    bool                        stands_in;
+    sszip_failure               failure;
+    sszip_response_head         head;
+    ngx_http_core_loc_conf_t   *clcf;
+    ngx_http_sszip_loc_conf_t  *slcf;
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     ngx_http_sszip_head(r, &head, NULL);
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+    failure = ngx_http_sszip_failure(r, head.status);
+
+    if (!slcf->caches && failure != SSZIP_FAILURE_STATUS) {
+        /* for counters; where answers are stored it was said before */
+        (void) sszip_exchange_fails(ctx->exchange, failure, head.status,
+                                    ngx_http_sszip_now(), &stands_in);
+    }
 
     if (r->subrequest_ranges) {
         /* slices of an answer come as one that is whole */

@@ -410,7 +410,7 @@ ngx_http_sszip_link_tick(void)
     news = sszip_link_news(now, &is_bad);
 
     if (news.len) {
-        level = is_bad ? NGX_LOG_WARN : NGX_LOG_NOTICE;
+        level = is_bad ? NGX_LOG_ERR : NGX_LOG_NOTICE;
 
         ngx_log_error(level, ngx_cycle->log,
                       is_bad ? ngx_http_sszip_link_err : 0,

@@ -151,6 +151,13 @@ ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
         return SSZIP_FAILURE_STATUS;
     }
 
+    if (u->state != NULL
+        && u->state->connect_time == (ngx_msec_t) -1
+        && status == NGX_HTTP_BAD_GATEWAY)
+    {
+        return SSZIP_FAILURE_CONNECT;
+    }
+
     switch (status) {
 
     case NGX_HTTP_GATEWAY_TIME_OUT:

@@ -277,7 +277,7 @@ typedef enum {
      */
     SSZIP_FAILURE_STATUS = 0,
     /*
-     It could not be reached, or went away before its answer's head.
+     It went away before its answer's head.
      */
     SSZIP_FAILURE_ERROR = 1,
     /*
@@ -288,6 +288,10 @@ typedef enum {
      What it answered is not HTTP.
      */
     SSZIP_FAILURE_INVALID_HEADER = 3,
+    /*
+     No connection to it could be opened.
+     */
+    SSZIP_FAILURE_CONNECT = 4,
 } sszip_failure;
 
 /*
@@ -1567,8 +1571,8 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
                                   const sszip_board *board);
 
 /*
- Counts what the process has verified since the last call, and the last exchange that
- was counted: no client may come to this worker after that for long. To be called
+ Counts the verified hits and upstream errors of the process since the last call, and the last
+ exchange that was counted: no client may come to this worker after that for long. To be called
  whenever the host's loop has handled an event that an exchange may have ended with.
 
  # Safety

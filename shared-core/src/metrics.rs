@@ -3,8 +3,9 @@
 //!
 //! Every name comes from here or from a table of this crate: no client can make one.
 
-use crate::cache::process::verified::{Verdict, Verified};
-use crate::cache::process::Process;
+use crate::cache::process::ownership::Owner;
+use crate::cache::process::upstream_errors::{UpstreamError, KINDS};
+use crate::cache::process::{Process, Shared};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
@@ -27,7 +28,7 @@ enum Total {
     NodeRequests,
     CallsSaved,
     Evicted,
-    /// The first of [`Verdict::ALL`].
+    /// The first of [`Verdict::ALL`](crate::cache::process::verified::Verdict::ALL).
     Verified,
 }
 
@@ -56,18 +57,25 @@ const STATUSES: usize = MODES + Mode::ALL.len();
 const REASONS: usize = STATUSES + CacheStatus::ALL.len();
 const METHODS: usize = REASONS + Reason::ALL.len();
 const METHOD_HITS: usize = METHODS + methods::NUMBER + 1;
-const METHOD_TIMES: usize = METHOD_HITS + methods::NUMBER + 1;
+const METHOD_NODE: usize = METHOD_HITS + methods::NUMBER + 1;
+const METHOD_TIMES: usize = METHOD_NODE + methods::NUMBER + 1;
+const NODE_STATUSES: usize = METHOD_TIMES + methods::NUMBER + 1;
+const NODE_ERRORS: usize = NODE_STATUSES + STATUS_CLASSES.len();
 
 /// How many counters there are.
-pub const COUNTERS: usize = METHOD_TIMES + methods::NUMBER + 1;
+pub const COUNTERS: usize = NODE_ERRORS + KINDS;
+
+/// Classes of status codes (RFC 9110, 15).
+const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// No exchange adds to more counters, but for the calls of a batch.
-const MOST: usize = 16;
+const MOST: usize = 18;
 
 /// The names of all counters that a host with metrics of its own shows; each is known by its
 /// number from here on. `None`: it has none. Hits and times by method are for the status page.
 pub fn counters() -> impl Iterator<Item = Option<String>> {
-    let shown = |(number, name): (usize, Option<String>)| name.filter(|_| number < METHOD_HITS);
+    let is_shown = |number| !(METHOD_HITS..NODE_STATUSES).contains(&number);
+    let shown = move |(number, name): (usize, Option<String>)| name.filter(|_| is_shown(number));
     names().enumerate().map(shown)
 }
 
@@ -80,6 +88,7 @@ pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
         .chain(modes.map(|mode| named("mode", mode.name())));
     let statuses = CacheStatus::ALL.iter().map(|status| status.name());
     let reasons = Reason::ALL.iter().map(|reason| reason.name());
+    let errors = UpstreamError::ALL.iter();
     // these are as nodes have them
     let of_methods = |family: &'static str| {
         let names = methods::all().iter().map(|row| row.name).chain([OTHER]);
@@ -91,14 +100,17 @@ pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
         .chain(reasons.map(|name| named("cache.reason", name)))
         .chain(of_methods("rpc"))
         .chain(of_methods("rpc_hit"))
+        .chain(of_methods("rpc_node"))
         .chain(of_methods("rpc_microseconds"))
+        .chain(STATUS_CLASSES.map(|class| named("node.status", class)))
+        .chain(errors.map(|error| named("node.error", error.name())))
 }
 
 /// All methods that are in no table.
 pub const OTHER: &str = "other";
 
 fn named(family: &str, name: &str) -> Option<String> {
-    let name = name.to_lowercase().replace('-', "_");
+    let name = name.to_lowercase();
     (!name.is_empty()).then(|| format!("{family}.{name}"))
 }
 
@@ -106,13 +118,14 @@ fn named(family: &str, name: &str) -> Option<String> {
 pub const HISTOGRAMS: [&str; 1] = ["response.uncompressed_bytes"];
 
 /// The names of what there is at a time.
-pub const GAUGES: [&str; 6] = [
+pub const GAUGES: [&str; 7] = [
     "memory.bytes",
     "memory.held",
     "cache_memory.bytes",
     "cache_memory.entries",
     "ssz.running",
     "jobs.waiting",
+    "owner.links",
 ];
 
 /// What there is now, in the order of [`GAUGES`]; `waiting` jobs wait for a thread of the
@@ -126,6 +139,7 @@ pub fn gauges(process: &Process, waiting: usize) -> [u64; GAUGES.len()] {
         hot.map_or(0, |hot| hot.count() as u64),
         process.transcodings.used() as u64,
         waiting as u64,
+        process.shared.owner().is_some_and(Owner::is_up).into(),
     ]
 }
 
@@ -148,6 +162,13 @@ pub(crate) struct Answered<'a> {
     pub(crate) each: &'a [CallOfBatch],
     /// The request went to the node.
     pub(crate) is_forwarded: bool,
+    /// Status of the node's response; `None`: it has not answered.
+    pub(crate) node_status: Option<u16>,
+    /// Microseconds until the head of the node's response, from the request's; `None`: the host
+    /// does not measure it.
+    pub(crate) node_elapsed: Option<u64>,
+    /// The node's response ended early.
+    pub(crate) is_cut: bool,
     /// Since the request's head, in microseconds; `None`: the host does not say.
     pub(crate) elapsed: Option<u64>,
     /// For how long what was stored had been, in milliseconds.
@@ -155,6 +176,11 @@ pub(crate) struct Answered<'a> {
 }
 
 impl Answered<'_> {
+    /// The node has answered, and not with status 5xx.
+    fn is_answered(&self) -> bool {
+        self.node_status.is_some_and(|status| status < 500)
+    }
+
     /// The cache's answer was sent.
     fn is_hit(&self) -> bool {
         use CacheStatus::{Hit, Stale, Updating};
@@ -228,7 +254,8 @@ impl Tally {
         }
         if answered.mode != Mode::Off || answered.status != CacheStatus::None {
             tally.total(Total::Requests, 1);
-            tally.total(Total::NodeRequests, answered.is_forwarded.into());
+            tally.total(Total::NodeRequests, answered.is_answered().into());
+            tally.add_node(answered);
             let kind = match (answered.is_forwarded, answered.is_hit()) {
                 (true, _) => Some(Time::Miss),
                 (false, true) => Some(Time::Hit),
@@ -241,6 +268,15 @@ impl Tally {
         }
         tally.add_cache(answered);
         tally
+    }
+
+    fn add_node(&mut self, answered: &Answered<'_>) {
+        let class = answered.node_status.map(|status| usize::from(status / 100));
+        if let Some(class @ 1..=5) = class {
+            self.add(NODE_STATUSES + class - 1, 1);
+        }
+        let cut = NODE_ERRORS + UpstreamError::Cut as usize;
+        self.add(cut, answered.is_cut.into());
     }
 
     fn add_body(&mut self, answered: &Answered<'_>) {
@@ -283,7 +319,10 @@ impl Tally {
             let row = place_of(answered.method);
             self.add(METHODS + row, 1);
             if answered.is_forwarded {
-                self.add(METHOD_TIMES + row, answered.elapsed.unwrap_or(0));
+                if let (Some(elapsed), true) = (answered.node_elapsed, answered.is_answered()) {
+                    self.add(METHOD_NODE + row, 1);
+                    self.add(METHOD_TIMES + row, elapsed);
+                }
             } else if answered.is_hit() {
                 self.add(METHOD_HITS + row, 1);
             }
@@ -297,17 +336,26 @@ impl Tally {
         }
     }
 
-    /// What the process has verified since the last time, if it has.
-    pub fn of_verified(verified: &Verified) -> Option<Self> {
+    /// What the process has recorded outside of exchanges since the last call, if anything:
+    /// verified hits, upstream errors.
+    pub fn of_process(shared: &Shared) -> Option<Self> {
         let mut tally = Self::default();
-        tally.add_verified(verified.take_counts()?);
-        Some(tally)
+        tally.add_process(shared);
+        (!tally.more.is_empty()).then_some(tally)
     }
 
-    /// What the process has verified meanwhile.
-    pub(crate) fn add_verified(&mut self, counts: [u64; Verdict::ALL.len()]) {
-        let places = Total::Verified as usize..;
-        let counted = places.zip(counts).filter(|(_, count)| *count > 0);
+    /// Adds that.
+    pub(crate) fn add_process(&mut self, shared: &Shared) {
+        if let Some(counts) = shared.verified.take_counts() {
+            self.add_from(Total::Verified as usize, counts);
+        }
+        if let Some(counts) = shared.upstream_errors.take_counts() {
+            self.add_from(NODE_ERRORS, counts);
+        }
+    }
+
+    fn add_from<const N: usize>(&mut self, first: usize, counts: [u64; N]) {
+        let counted = (first..).zip(counts).filter(|(_, count)| *count > 0);
         self.more
             .extend(counted.map(|(place, count)| (place as u16, count)));
     }
@@ -372,14 +420,16 @@ mod tests {
         let mut seen = HashSet::new();
         let others = GAUGES.into_iter().chain(HISTOGRAMS).map(str::to_owned);
         for name in names.into_iter().flatten().chain(others) {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
             assert!(name.chars().all(plain), "{name}");
             assert!(seen.insert(name));
         }
         for name in [
-            "mode.accept_encoding",
+            "mode.accept-encoding",
             "cache.hit",
-            "cache.reason.content_type",
+            "cache.reason.content-type",
+            "node.status.5xx",
+            "node.error.rpc-method-not-found",
         ] {
             assert!(seen.contains(name), "{name}");
         }

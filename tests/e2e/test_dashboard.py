@@ -99,5 +99,5 @@ def test_names_are_those_of_the_page():
 
 
 def test_alerts_fire_where_they_should(cache_directory):
-    assert "9 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
+    assert "11 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
     assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus/alerts.yml")

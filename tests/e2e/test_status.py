@@ -139,7 +139,7 @@ def test_what_is_wrong(start_nginx):
     # nor does asking count
     assert told(nginx)["requests"] == 0
     assert client.fetch(nginx.port, "/denied").status == 403
-    assert told(nginx)["modes"] == {"too_small": 1}
+    assert told(nginx)["modes"] == {"too-small": 1}
 
 
 def test_a_location_that_does_something_else(start_nginx):

@@ -56,7 +56,7 @@ class Stand(test_chain.Stand):
             http={"delayed_close_timeout": "0.01s"},
         )
         # what the owner says of a node that is down, or syncing
-        self.nginx.expect("nothing is taken for final")
+        self.nginx.expect("finality unknown")
 
 
 @pytest.fixture(autouse=True)

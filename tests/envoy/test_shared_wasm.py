@@ -306,7 +306,7 @@ class Stand(test_chain.Stand):
         self.nginx = Hosts(self.wasm, self.native, self.by_nginx)
         for host in (self.wasm, self.native):
             # what is said of a node that is down, or syncing
-            host.expect("nothing is taken for final")
+            host.expect("finality unknown")
 
     def __enter__(self):
         self.owner.start()

@@ -68,7 +68,9 @@ fn nothing_is_final_that_may_not_be() {
     node.chain().is_syncing = false;
     owner.wait_for("following", 100, Some(90));
     node.chain().finalized = None;
-    owner.wait_for_error(&["what is final: error -32000: unknown block"]);
+    owner.wait_for_error(&[
+        "node cannot serve \"finalized\" (error -32000: unknown block); finality unknown",
+    ]);
     owner.wait_for("following", 100, None);
     node.chain().finalized = Some(90);
     owner.wait_for("following", 100, Some(90));

@@ -8,6 +8,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::rc::Rc;
 
+use sszip_core::cache::stale::Failure;
+
 use crate::abi::{
     BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
     LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
@@ -460,14 +462,16 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     stream: FilterPtr,
     filter: *const c_void,
     status: u32,
-    _details: EnvoyBuffer,
+    details: EnvoyBuffer,
     _is_reset: bool,
 ) -> LocalReplyStatus {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { handle(filter) } {
         let stream = Stream::new(stream);
         // there is nothing to be told to one that is in use
-        let _ = filter.with(stream, |exchange| exchange.local_reply(stream, status));
+        // SAFETY: Envoy's, for the time of this call.
+        let failure = Failure::of_envoy(status, unsafe { details.bytes() });
+        let _ = filter.with(stream, |exchange| exchange.local_reply(stream, failure));
     }
     LocalReplyStatus::Continue
 }

@@ -93,8 +93,8 @@ fn serve(work: &Mutex<Receiver<Work>>) {
     }
 }
 
-/// What came of hits that were verified.
-pub fn log_verified() {
+/// Lines for the log of what was found out by answers.
+pub fn log_lines() {
     while let Some(line) = PROCESS.shared.verified.take_line() {
         log(LogLevel::Error, &line);
     }
@@ -115,7 +115,7 @@ impl Work {
             None => {
                 self.job.run();
                 self.job.store(clock::monotonic());
-                log_verified();
+                log_lines();
             }
         }
     }

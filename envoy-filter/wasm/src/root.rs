@@ -268,6 +268,13 @@ impl Root {
         }
     }
 
+    /// Logs what was found out by answers.
+    pub fn log_lines(&self) {
+        while let Some(line) = self.process.shared.verified.take_line() {
+            abi::log(Level::Error, &line);
+        }
+    }
+
     /// After each call: those go on who were woken, and what was asked for is asked of
     /// the store, soon. `context` is the one that was called.
     pub fn settle(&self, context: u32) {

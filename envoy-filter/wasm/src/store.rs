@@ -159,7 +159,7 @@ impl Store {
             news.text()
         );
         match news {
-            News::DoesNotAnswer | News::IsAnother => abi::log(Level::Warn, &line),
+            News::DoesNotAnswer | News::IsAnother => abi::log(Level::Error, &line),
             News::Answers => abi::log(Level::Info, &line),
         }
     }

@@ -231,6 +231,8 @@ pub struct Chain {
     wrong: AtomicBool,
     /// Nobody has looked yet whether it is the chain that it was.
     unchecked: AtomicBool,
+    /// Of all chains of the process: one was wrong.
+    any_wrong: Arc<AtomicBool>,
 }
 
 impl Chain {
@@ -241,7 +243,17 @@ impl Chain {
             seen: AtomicU64::new(state.seen),
             wrong: AtomicBool::new(state.wrong),
             unchecked: AtomicBool::new(false),
+            any_wrong: Arc::default(),
             state: Mutex::new(state),
+        }
+    }
+
+    /// The same, among others.
+    fn among(state: State, any_wrong: &Arc<AtomicBool>) -> Self {
+        any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
+        Self {
+            any_wrong: Arc::clone(any_wrong),
+            ..Self::new(state)
         }
     }
 
@@ -257,6 +269,9 @@ impl Chain {
         self.epoch.store(state.epoch, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
         self.wrong.store(state.wrong, Ordering::Release);
+        if state.wrong {
+            self.any_wrong.store(true, Ordering::Release);
+        }
         result
     }
 
@@ -447,26 +462,34 @@ impl<'a> Stamp<'a> {
 
 /// The chains that a process knows of.
 #[derive(Debug, Default)]
-pub struct Chains(Mutex<HashMap<Namespace, Arc<Chain>>>);
+pub struct Chains {
+    all: Mutex<HashMap<Namespace, Arc<Chain>>>,
+    any_wrong: Arc<AtomicBool>,
+}
 
 impl Chains {
     /// The chain behind a namespace, if it is followed.
     pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
-        locked(&self.0).get(namespace).cloned()
+        locked(&self.all).get(namespace).cloned()
     }
 
     /// The same; one that is not there yet is made of `state`.
     pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
-        let mut chains = locked(&self.0);
+        let mut chains = locked(&self.all);
         let chain = chains
             .entry(namespace)
-            .or_insert_with(|| Arc::new(Chain::new(state())));
+            .or_insert_with(|| Arc::new(Chain::among(state(), &self.any_wrong)));
         Arc::clone(chain)
+    }
+
+    /// Whether one is, or was, another one than its namespace's.
+    pub fn any_wrong(&self) -> bool {
+        self.any_wrong.load(Ordering::Acquire)
     }
 
     /// All of them, in no order.
     pub fn all(&self) -> Vec<(Namespace, Arc<Chain>)> {
-        let chains = locked(&self.0);
+        let chains = locked(&self.all);
         let all = chains.iter();
         all.map(|(namespace, chain)| (*namespace, Arc::clone(chain)))
             .collect()
@@ -474,7 +497,7 @@ impl Chains {
 
     /// Those that are in `namespaces` stay.
     pub fn retain(&self, namespaces: &[Namespace]) {
-        locked(&self.0).retain(|namespace, _| namespaces.contains(namespace));
+        locked(&self.all).retain(|namespace, _| namespaces.contains(namespace));
     }
 }
 

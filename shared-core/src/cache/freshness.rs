@@ -420,7 +420,8 @@ fn longest(named: Named) -> u64 {
 
 /// Whether the error is the call's own: it fails as long as the state is this
 /// one, whoever asks. Others tell of the node: it is behind, or busy.
-fn has_reverted(error: &[u8]) -> bool {
+/// Whether a JSON-RPC error tells of a revert.
+pub(crate) fn has_reverted(error: &[u8]) -> bool {
     // 3 is geth's and EIP-1474's extension for what reverted with data; without
     // data it is -32000, Nethermind's and Erigon's are -32015 and -32000
     match member(error, "code") {

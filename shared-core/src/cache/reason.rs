@@ -74,6 +74,10 @@ named! {
     Cut "cut",
     /// A JSON-RPC error.
     Error "error",
+    /// Another chain's than the namespace's, whose cache is off until it is purged.
+    WrongChain "wrong-chain",
+    /// A route of the Beacon API whose answers are never stored.
+    Route "route",
     /// Nothing that lasts: null, pending, of another block, or not believed.
     Result "result",
     /// It is nested deeper than is read.

@@ -9,7 +9,9 @@ pub const MOST: u64 = 600_000;
 /// In what way the node failed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It could not be reached, or went away before its answer's head.
+    /// No connection to it could be opened.
+    Connect,
+    /// It went away before its answer's head.
     Error,
     /// It took too long.
     Timeout,
@@ -17,6 +19,28 @@ pub enum Failure {
     InvalidHeader,
     /// Its answer has this status.
     Status(u16),
+    /// The host has answered by itself, for another reason than the node.
+    Local,
+}
+
+impl Failure {
+    /// The failure behind a response of Envoy's own, by its status and its response code
+    /// details (Envoy, `StreamInfo::ResponseCodeDetails`).
+    pub fn of_envoy(status: u32, details: &[u8]) -> Self {
+        let has = |part: &[u8]| details.windows(part.len()).any(|it| it == part);
+        let is_connect = ["connection_failure", "connect_error", "no_healthy_upstream"];
+        if is_connect.iter().any(|part| has(part.as_bytes())) || details == b"cluster_not_found" {
+            Self::Connect
+        } else if has(b"protocol_error") {
+            Self::InvalidHeader
+        } else if status == 504 || has(b"upstream_response_timeout") || has(b"per_try_timeout") {
+            Self::Timeout
+        } else if details.is_empty() || details.starts_with(b"upstream_") {
+            Self::Error
+        } else {
+            Self::Local
+        }
+    }
 }
 
 /// The cases in which an expired answer may be sent.
@@ -76,7 +100,7 @@ impl UseStale {
     /// Whether it may be sent in place of this.
     pub fn covers(self, failure: Failure) -> bool {
         let word = match failure {
-            Failure::Error => "error",
+            Failure::Connect | Failure::Error | Failure::Local => "error",
             Failure::Timeout => "timeout",
             Failure::InvalidHeader => "invalid_header",
             Failure::Status(status) => return self.0 & bits(|_, of| of == Some(status)) != 0,
@@ -120,6 +144,35 @@ mod tests {
             }
             assert_eq!(said.while_updating(), word == "updating");
             assert_eq!(said.is_any(), word != "off");
+        }
+    }
+
+    #[test]
+    fn failures_of_envoy_are_told_apart_by_details() {
+        for (status, details, expected) in [
+            (503, "no_healthy_upstream", Failure::Connect),
+            (
+                503,
+                "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_111}",
+                Failure::Connect,
+            ),
+            (
+                503,
+                "upstream_reset_before_response_started{connection_termination}",
+                Failure::Error,
+            ),
+            (
+                502,
+                "upstream_reset_before_response_started{protocol_error}",
+                Failure::InvalidHeader,
+            ),
+            (504, "upstream_response_timeout", Failure::Timeout),
+            (504, "upstream_per_try_timeout", Failure::Timeout),
+            (503, "", Failure::Error),
+            (403, "rbac_access_denied_matched_policy[none]", Failure::Local),
+            (429, "local_rate_limited", Failure::Local),
+        ] {
+            assert_eq!(Failure::of_envoy(status, details.as_bytes()), expected, "{details}");
         }
     }
 

@@ -44,6 +44,7 @@ impl Exchange {
     }
 
     pub(super) fn code_whole(&mut self) -> Result<(), Misuse> {
+        self.record_held();
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };

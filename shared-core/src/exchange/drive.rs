@@ -61,6 +61,8 @@ pub struct Driver {
     is_counted: bool,
     /// The node was asked: what answers is no stored answer.
     is_forwarded: bool,
+    /// Microseconds from the request's head to that of the node's response.
+    node_elapsed: Option<u64>,
 }
 
 impl Driver {
@@ -84,6 +86,7 @@ impl Driver {
             is_flushed: false,
             is_counted: false,
             is_forwarded: false,
+            node_elapsed: None,
         }
     }
 

@@ -12,6 +12,7 @@ use super::head::{Field, HeadEdit, Request, RequestHead};
 use super::inquiry::Inquiry;
 use super::phase::Phase;
 use super::transitions::{Event, State};
+use super::upstream::Upstream;
 use crate::beacon;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -60,6 +61,10 @@ pub struct Exchange {
     pub(super) nodes: Option<Learnt>,
     /// It is no client's, but asks the node what its chain is like.
     pub(super) inquiry: Option<Box<Inquiry>>,
+    /// How the node has answered.
+    pub(super) upstream: Upstream,
+    /// It purges, or shows the status: it is not counted.
+    pub(super) is_administrative: bool,
 }
 
 impl Exchange {
@@ -86,6 +91,8 @@ impl Exchange {
             learnt: Known::default(),
             nodes: None,
             inquiry: None,
+            upstream: Upstream::default(),
+            is_administrative: false,
         }
     }
 

@@ -35,6 +35,8 @@ mod streaming;
 mod transcode;
 mod transcoding;
 pub mod transitions;
+mod upstream;
+mod upstream_errors;
 
 pub use actions::{EndAction, HeadAction, Misuse, PieceAction};
 pub use cache::asked::{Asked, LookUp};

@@ -39,6 +39,7 @@ impl Exchange {
             return Err(self.misuse(Event::HeadToPass));
         }
         self.learn_of_status(head.status, head.fields.clone());
+        self.record_status(head.status);
         self.storing.node_length = head.content_length.filter(|_| head.status != 304);
         match self.phase {
             // it becomes a part of no other answer

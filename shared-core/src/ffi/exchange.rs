@@ -138,7 +138,10 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let driver = &mut borrow_mut!(exchange).driver;
+        let exchange = borrow_mut!(exchange);
+        let elapsed = exchange.since.elapsed().as_micros();
+        let driver = &mut exchange.driver;
+        driver.node_answered_after(u64::try_from(elapsed).unwrap_or(u64::MAX));
         let head = borrow_sized!(head);
         // SAFETY: the function's contract.
         let judged = driver.response_head(unsafe { response_head_of(head) });

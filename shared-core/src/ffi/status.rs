@@ -97,8 +97,8 @@ pub unsafe extern "C" fn sszip_exchange_count(
     })
 }
 
-/// Counts what the process has verified since the last call, and the last exchange that
-/// was counted: no client may come to this worker after that for long. To be called
+/// Counts the verified hits and upstream errors of the process since the last call, and the last
+/// exchange that was counted: no client may come to this worker after that for long. To be called
 /// whenever the host's loop has handled an event that an exchange may have ended with.
 ///
 /// # Safety
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn sszip_board_count_verified(board: *const sszip_board) -
         let Some(counters) = unsafe { numbers(board.memory) }.and_then(Board::of) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        if let Some(tally) = Tally::of_verified(&PROCESS.shared.verified) {
+        if let Some(tally) = Tally::of_process(&PROCESS.shared) {
             counters.count(board.worker, &tally);
         }
         sszip_status::SSZIP_STATUS_OK

@@ -295,12 +295,14 @@ pub enum sszip_beside {
 pub enum sszip_failure {
     /// By the status of its answer.
     SSZIP_FAILURE_STATUS = 0,
-    /// It could not be reached, or went away before its answer's head.
+    /// It went away before its answer's head.
     SSZIP_FAILURE_ERROR = 1,
     /// It took too long.
     SSZIP_FAILURE_TIMEOUT = 2,
     /// What it answered is not HTTP.
     SSZIP_FAILURE_INVALID_HEADER = 3,
+    /// No connection to it could be opened.
+    SSZIP_FAILURE_CONNECT = 4,
 }
 
 impl sszip_failure {
@@ -311,6 +313,7 @@ impl sszip_failure {
             1 => Failure::Error,
             2 => Failure::Timeout,
             3 => Failure::InvalidHeader,
+            4 => Failure::Connect,
             _ => return None,
         })
     }

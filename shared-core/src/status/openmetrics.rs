@@ -15,7 +15,7 @@ use super::times::bound;
 use crate::metrics::{names, Time, GAUGES};
 
 /// By families of counters: their names, what they are, and their labels.
-const FAMILIES: [(&str, &str, &str, &str); 6] = [
+const FAMILIES: [(&str, &str, &str, &str); 9] = [
     (
         "verified",
         "verified_hits",
@@ -52,6 +52,24 @@ const FAMILIES: [(&str, &str, &str, &str); 6] = [
         "JSON-RPC calls that the cache has answered",
         "method",
     ),
+    (
+        "rpc_node",
+        "node_rpc_requests",
+        "Single JSON-RPC calls that the node has answered",
+        "method",
+    ),
+    (
+        "node.status",
+        "node_responses",
+        "Responses of the node, by class of their status",
+        "status",
+    ),
+    (
+        "node.error",
+        "node_errors",
+        "Failed upstream requests and JSON-RPC errors, by kind",
+        "kind",
+    ),
 ];
 
 /// Of counters that stand alone.
@@ -60,7 +78,7 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 13] = [
     (
         "node.requests",
         "node_requests",
-        "Requests that the node has answered",
+        "Requests that the node has answered, with status below 500",
         None,
     ),
     (
@@ -178,6 +196,17 @@ impl Collector for Report {
                 }
             }
         }
+        let help = "Time until the node's response heads to these calls";
+        let unit = Some(&Unit::Seconds);
+        let mut metric = to.encode_descriptor("node_rpc", help, unit, MetricType::Counter)?;
+        for (name, count) in counts().filter(|(_, count)| **count > 0) {
+            if let ("rpc_microseconds", Some(method)) = split(name) {
+                let seconds = *count as f64 / 1e6;
+                metric
+                    .encode_family(&[("method", method)])?
+                    .encode_counter::<NoLabelSet, _, u64>(&seconds, None)?;
+            }
+        }
         self.times(to)?;
         for (name, now) in GAUGES.iter().zip(self.sums.gauges) {
             let name = name.replace('.', "_");
@@ -203,15 +232,12 @@ impl Report {
         let help = "What runs";
         let mut metric = to.encode_descriptor("build", help, None, MetricType::Info)?;
         metric.encode_info(&labels)?;
-        gauge(
-            to,
-            "owner_up",
-            "The owner of the store answers",
-            match self.owner {
-                Some(_) => 1.0,
-                None => 0.0,
-            },
-        )
+        let help = "The owner of the store answers";
+        let is_up = f64::from(u8::from(self.owner.is_some()));
+        match self.has_owner {
+            true => gauge(to, "owner_up", help, is_up),
+            false => Ok(()),
+        }
     }
 
     fn times(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -250,7 +276,12 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, now: f64) -> Re
 
 /// What an owner says of itself (docs/owner-protocol.md).
 fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
-    const GAUGES: [(&str, &str, &str); 10] = [
+    const GAUGES: [(&str, &str, &str); 11] = [
+        (
+            "/suspended",
+            "owner_suspended_namespaces",
+            "Namespaces whose cache is off: answers of another chain came",
+        ),
         ("/leases", "owner_leases", "Answers that are being fetched"),
         (
             "/connections",

@@ -35,14 +35,17 @@ pub const SOFTWARE: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
 
 /// A counter, as it is shown: its family, and which of these it is.
 pub(super) fn split(name: &str) -> (&str, Option<&str>) {
-    const FAMILIES: [&str; 7] = [
+    const FAMILIES: [&str; 10] = [
         "verified",
         "mode",
         "cache.reason",
         "cache",
         "rpc",
         "rpc_hit",
+        "rpc_node",
         "rpc_microseconds",
+        "node.status",
+        "node.error",
     ];
     let of = |family: &'static str| {
         let which = name.strip_prefix(family)?.strip_prefix('.')?;
@@ -60,7 +63,9 @@ pub(super) fn split(name: &str) -> (&str, Option<&str>) {
 struct Method {
     calls: u64,
     hits: u64,
-    /// Of single calls that the node was asked for.
+    /// Single calls that the node has answered.
+    node: u64,
+    /// Until the heads of these answers.
     microseconds: u64,
 }
 
@@ -92,6 +97,10 @@ impl Report {
                 (("rpc_hit", Some(method)), count) => {
                     let at = of_method(&mut methods, method);
                     methods[at].1.hits = count;
+                }
+                (("rpc_node", Some(method)), count) => {
+                    let at = of_method(&mut methods, method);
+                    methods[at].1.node = count;
                 }
                 (("rpc_microseconds", Some(method)), count) => {
                     let at = of_method(&mut methods, method);
@@ -135,6 +144,8 @@ impl Report {
                 "requests": total("node.requests"),
                 "calls_saved": total("node.calls_saved"),
                 "seconds_saved": saved,
+                "statuses": families.remove("node.status").unwrap_or_else(|| json!({})),
+                "errors": families.remove("node.error").unwrap_or_else(|| json!({})),
             },
             "batches": {
                 "requests": total("batch.requests"),
@@ -157,6 +168,7 @@ impl Report {
                 "name": name,
                 "calls": method.calls,
                 "hits": method.hits,
+                "node": method.node,
                 "microseconds": method.microseconds,
             })).collect::<Vec<_>>(),
             "workers": gauges,
@@ -199,10 +211,9 @@ fn seconds_saved(methods: &[(&str, Method)], miss: &Times, saved: u64) -> f64 {
     };
     let all = mean(miss.sum, miss.buckets.iter().sum());
     let of_methods = methods.iter().map(|(name, method)| {
-        let misses = method.calls.saturating_sub(method.hits);
-        let is_known = *name != OTHER && method.microseconds > 0;
+        let is_known = *name != OTHER && method.node > 0;
         let each = if is_known {
-            mean(method.microseconds, misses)
+            mean(method.microseconds, method.node)
         } else {
             all
         };

@@ -5,6 +5,8 @@ use serde_json::{json, Value};
 use super::board::Board;
 use super::report::Report;
 use super::Format;
+use crate::cache::process::upstream_errors::UpstreamError;
+use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::metrics::{Answered, CallOfBatch, Tally};
@@ -35,6 +37,9 @@ fn answered(method: &[u8], status: CacheStatus) -> Answered<'_> {
         hits: 0,
         each: &[],
         is_forwarded,
+        node_status: is_forwarded.then_some(200),
+        node_elapsed: is_forwarded.then_some(3000),
+        is_cut: false,
         elapsed: Some(if is_forwarded { 4000 } else { 40 }),
         age: (!is_forwarded).then_some(30_000),
     }
@@ -76,7 +81,7 @@ fn counted() -> Board {
                 ..answered(b"", CacheStatus::Miss)
             }),
         );
-        board.show(worker, [1; 6]);
+        board.show(worker, [1; 7]);
     }
     board
 }
@@ -92,13 +97,14 @@ fn all_workers_are_told_together() {
     assert_eq!(
         told["methods"],
         json!([
-            {"name": "eth_call", "calls": 500, "hits": 300, "microseconds": 400_000},
-            {"name": "eth_chainId", "calls": 100, "hits": 100, "microseconds": 0},
-            {"name": "other", "calls": 100, "hits": 0, "microseconds": 400_000},
+            {"name": "eth_call", "calls": 500, "hits": 300, "node": 100, "microseconds": 300_000},
+            {"name": "eth_chainId", "calls": 100, "hits": 100, "node": 0, "microseconds": 0},
+            {"name": "other", "calls": 100, "hits": 0, "node": 100, "microseconds": 300_000},
         ])
     );
-    // 300 of eth_call at 2 ms, for which a batch counts, and 100 that took what all take
-    assert_eq!(told["node"]["seconds_saved"], 1.0);
+    // 300 of eth_call at 3 ms, and 100 that took what all misses take
+    assert_eq!(told["node"]["seconds_saved"], 1.3);
+    assert_eq!(told["node"]["statuses"], json!({"2xx": 300}));
     assert_eq!(told["microseconds"]["hit"]["count"], 300);
     assert_eq!(told["microseconds"]["miss"]["sum"], 1_200_000);
     assert_eq!(told["workers"]["memory.bytes"], 64);
@@ -142,6 +148,9 @@ fn prometheus_gets_it_with_labels_of_our_own() {
         r#"sszip_rpc_calls_total{method="other"} 100"#,
         r#"sszip_rpc_hits_total{method="eth_chainId"} 100"#,
         r#"sszip_cache_requests_total{status="hit"} 300"#,
+        r#"sszip_node_rpc_requests_total{method="eth_call"} 100"#,
+        r#"sszip_node_rpc_seconds_total{method="eth_call"} 0.3"#,
+        r#"sszip_node_responses_total{status="2xx"} 300"#,
         "sszip_requests_total 600",
         "sszip_compressed_bytes_total 1800000",
         r#"sszip_request_duration_seconds_bucket{le="0.000048",cache="hit"} 300"#,
@@ -173,4 +182,42 @@ fn a_query_says_the_format() {
     assert!(Format::of(b"a=b").unwrap_err().contains("\"a\""));
     let page = Format::Page.write(|| unreachable!("the page asks for it itself"));
     assert!(page.contains("format=json") && !page.contains("http"));
+}
+
+#[test]
+fn upstream_failures_are_counted_by_kind_and_are_no_answers() {
+    let board = board();
+    let shared = Shared::default();
+    shared.upstream_errors.record(UpstreamError::Timeout);
+    shared
+        .upstream_errors
+        .record(UpstreamError::RpcMethodNotFound);
+    let failed = Answered {
+        node_status: None,
+        is_cut: false,
+        ..answered(b"eth_call", CacheStatus::Miss)
+    };
+    let mut tally = Tally::of(&failed);
+    tally.add_process(&shared);
+    board.count(0, &tally);
+    for (status, is_cut) in [(503, false), (200, true)] {
+        let answered = Answered {
+            node_status: Some(status),
+            is_cut,
+            ..answered(b"eth_call", CacheStatus::Miss)
+        };
+        board.count(1, &Tally::of(&answered));
+    }
+    assert!(Tally::of_process(&shared).is_none());
+    let told: Value = serde_json::from_str(&report(board, None).json()).unwrap();
+    assert_eq!(
+        (&told["requests"], &told["node"]["requests"]),
+        (&json!(3), &json!(1))
+    );
+    assert_eq!(told["node"]["statuses"], json!({"2xx": 1, "5xx": 1}));
+    let errors = json!({"timeout": 1, "rpc-method-not-found": 1, "cut": 1});
+    assert_eq!(told["node"]["errors"], errors);
+    assert_eq!(told["methods"][0]["node"], 1);
+    let text = Format::OpenMetrics.write(|| report(board, None));
+    assert!(text.contains("sszip_node_errors_total{kind=\"rpc-method-not-found\"} 1\n"));
 }

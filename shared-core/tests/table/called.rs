@@ -18,6 +18,8 @@ pub struct Called {
     event_loop: EventLoop,
     /// What the owner has.
     kept: Mutex<HashMap<String, Kept>>,
+    /// Namespaces of wrong chains, in hex digits.
+    wrong: Mutex<Vec<String>>,
 }
 
 /// Until when, since when, and what.
@@ -39,6 +41,7 @@ impl Called {
             woken,
             event_loop,
             kept: Mutex::default(),
+            wrong: Mutex::default(),
         }
     }
 
@@ -47,8 +50,21 @@ impl Called {
         let shared = &self.process.shared;
         while let Some(call) = self.calls.next(shared, now) {
             let mut answer = self.owner(&call.message, now);
-            for (name, value) in [("sszip-generation", "5"), ("sszip-chain", "none")] {
+            let of = |name| {
+                let mut fields = call.message.fields.iter();
+                fields.find_map(|(other, value)| (*other == name).then_some(&value[..]))
+            };
+            let namespace = of("sszip-namespace").unwrap_or_default();
+            let is_wrong = self.wrong.lock().unwrap().iter().any(|it| it == namespace);
+            let number = if is_wrong { "2" } else { "none" };
+            for (name, value) in [("sszip-generation", "5"), ("sszip-chain", number)] {
                 answer.field(name, value.as_bytes()).unwrap();
+            }
+            if is_wrong && of("sszip-chain-known") != Some("2") {
+                let state = format!(
+                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":null,"known":false,"wrong":true,"reorgs":[],"since":9}}"#
+                );
+                answer.field("sszip-chain-state", state.as_bytes()).unwrap();
             }
             self.calls.answered(shared, call.ticket, answer, now);
         }
@@ -101,6 +117,13 @@ impl Called {
                 said(201, Vec::new())
             }
             ("DELETE", _) => said(204, Vec::new()),
+            ("POST", "/v1/purges") => {
+                kept.clear();
+                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let namespace = body["wrong-chain"].as_str().unwrap().to_owned();
+                self.wrong.lock().unwrap().push(namespace);
+                said(200, Vec::new())
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -282,7 +282,7 @@ impl Background {
             if let Some(job) = asked.driver.sent(clock::monotonic()) {
                 pool::run_alone(job);
             }
-            pool::log_verified();
+            pool::log_lines();
         }
     }
 

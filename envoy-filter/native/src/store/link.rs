@@ -257,8 +257,8 @@ impl Driver {
         };
         let line = format!("the cache's owner at unix:{} {}", self.path, news.text());
         match (news.is_bad(), self.why_not) {
-            (true, Some(why)) => log(LogLevel::Warn, &format!("{line} ({why})")),
-            (true, None) => log(LogLevel::Warn, &line),
+            (true, Some(why)) => log(LogLevel::Error, &format!("{line} ({why})")),
+            (true, None) => log(LogLevel::Error, &line),
             (false, _) => log(LogLevel::Info, &line),
         }
     }

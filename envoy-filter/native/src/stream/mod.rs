@@ -179,6 +179,13 @@ impl Exchange {
             return;
         };
         note(stream, Some(driver));
+        self.count(stream);
+    }
+
+    fn count(&mut self, stream: Stream) {
+        let Some(driver) = &mut self.driver else {
+            return;
+        };
         status::tally(driver, self.since, |tally| {
             if let Some(metrics) = &self.metrics {
                 metrics.count(stream, tally);
@@ -207,11 +214,8 @@ impl Exchange {
     }
 
     /// Envoy is about to answer by itself.
-    pub fn local_reply(&mut self, stream: Stream, status: u32) {
-        self.local_reply = Some(match status {
-            504 => Failure::Timeout,
-            _ => Failure::Error,
-        });
+    pub fn local_reply(&mut self, stream: Stream, failure: Failure) {
+        self.local_reply = Some(failure);
         if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
             // the node has gone; there is nothing to be done about it
             let _ = driver.cut_short();
@@ -343,6 +347,7 @@ impl Exchange {
                 pool::run_alone(job);
             }
         }
+        pool::log_lines();
         self.report(stream);
         // Envoy has a copy, and its client may be slow
         self.forget();

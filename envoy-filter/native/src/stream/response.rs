@@ -40,7 +40,13 @@ impl Exchange {
             .local_reply
             .is_some_and(|failure| !driver.fails(failure, now));
         if is_own {
+            if self.local_reply != Some(Failure::Local) {
+                self.count(stream);
+            }
             return self.give_up();
+        }
+        if let Some(elapsed) = self.since.map(|since| since.elapsed().as_micros()) {
+            driver.node_answered_after(u64::try_from(elapsed).unwrap_or(u64::MAX));
         }
         let response = read(&head, is_delimited);
         let failure = self.local_reply.unwrap_or(Failure::Status(response.status));

@@ -186,7 +186,12 @@ impl Exchange {
             return;
         };
         note(Some(driver));
-        if let Some(tally) = driver.tally(None) {
+        self.count();
+    }
+
+    fn count(&mut self) {
+        let tally = self.driver.as_mut().and_then(|driver| driver.tally(None));
+        if let Some(tally) = tally {
             self.root.metrics.count(&tally);
         }
     }
@@ -285,6 +290,7 @@ impl Exchange {
         if let Some(driver) = &mut self.driver {
             let job = driver.sent(abi::monotonic());
             self.root.run(job);
+            self.root.log_lines();
             self.root.stir();
         }
         self.report();

@@ -42,13 +42,16 @@ impl Exchange {
             self.questions.push(question);
         }
         let response = read(&head, is_delimited);
-        let failure = match (abi::property(DETAILS) == BY_THE_NODE, response.status) {
-            (true, status) => Failure::Status(status),
-            (false, 504) => Failure::Timeout,
-            (false, _) => Failure::Error,
+        let details = abi::property(DETAILS);
+        let failure = match details == BY_THE_NODE {
+            true => Failure::Status(response.status),
+            false => Failure::of_envoy(response.status.into(), &details),
         };
         let is_own = !matches!(failure, Failure::Status(_));
         if is_own && !driver.fails(failure, now) {
+            if failure != Failure::Local {
+                self.count();
+            }
             return self.give_up();
         }
         let step = match driver.node_head(response.clone(), failure, now) {

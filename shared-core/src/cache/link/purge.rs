@@ -49,6 +49,7 @@ pub(super) fn ask(
 /// | `method=METHOD` | a method, in all namespaces or in one |
 /// | `blocks=FROM-TO` | what belongs to these blocks; one number is one block |
 /// | `key=HEX` | one entry |
+/// | `wrong-chain=HEX` | a namespace, by its name in the protocol, which is then suspended: sent by processes |
 ///
 /// `own` is the name of the namespace where the query names none.
 ///
@@ -67,6 +68,13 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
             "blocks" => {
                 let range = blocks(&value).ok_or_else(|| bad("FROM-TO, decimal numbers"))?;
                 json!(range)
+            }
+            "wrong-chain" => {
+                let is_hex = value.len() == 32 && value.bytes().all(|it| it.is_ascii_hexdigit());
+                if !is_hex {
+                    return Err(bad("32 hexadecimal digits"));
+                }
+                json!(value)
             }
             "key" => {
                 let key = blake3::Hash::from_hex(value.as_bytes());
@@ -92,8 +100,10 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
                 .into(),
         ));
     }
-    if request.len() > 1 && (has("everything") || has("key")) {
-        return Err(BadPurge("everything and key= stand alone".into()));
+    if request.len() > 1 && (has("everything") || has("key") || has("wrong-chain")) {
+        return Err(BadPurge(
+            "everything, key= and wrong-chain= stand alone".into(),
+        ));
     }
     if has("blocks") && has("method") {
         return Err(BadPurge("blocks= and method= exclude each other".into()));

@@ -5,6 +5,7 @@ use super::now::Now;
 use super::state::Owner;
 use super::state::Shared;
 use crate::cache::chain::{Heights, Move, State};
+use crate::cache::entry::about::Scope;
 use crate::cache::told::Event;
 use crate::cache::Namespace;
 use crate::lock::locked;
@@ -41,6 +42,38 @@ impl Owner {
         });
         if is_news {
             self.announce_chain(&mut shared, namespace);
+        }
+    }
+
+    /// An answer was of another chain than the namespace's: nothing of it is stored or sent
+    /// until it is [resumed](Self::resume). All processes are told.
+    pub fn suspend(&self, namespace: Namespace, now: Now) {
+        let is_followed = self.chains.get(&namespace).is_some();
+        if locked(&self.suspended)
+            .insert(namespace, is_followed)
+            .is_none()
+        {
+            let unknown = || State::unknown(Heights::Blocks, now.unix);
+            self.chains.get_or_add(namespace, unknown);
+            self.moved(&namespace, Move::Wrong(true));
+        }
+    }
+
+    /// What was suspended and is covered by a purge is not any more.
+    pub fn resume(&self, scope: &Scope) {
+        let mut suspended = locked(&self.suspended);
+        let covered: Vec<_> = match scope {
+            Scope::Everything => suspended.drain().collect(),
+            Scope::Namespace(namespace) => suspended.remove_entry(namespace).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        drop(suspended);
+        for (namespace, is_followed) in covered {
+            if let (Some(chain), false) = (self.chains.get(&namespace), is_followed) {
+                // as before: nobody says that it is another one
+                chain.change(|state| state.known = true);
+            }
+            self.moved(&namespace, Move::Wrong(false));
         }
     }
 

@@ -120,6 +120,9 @@ pub struct Owner {
     pub(super) counters: Counters,
     /// Those that are followed.
     pub(super) chains: Chains,
+    /// Namespaces whose cache is off since an answer was of another chain, and whether they
+    /// are followed.
+    pub(super) suspended: Mutex<HashMap<Namespace, bool>>,
     /// Milliseconds.
     pub(super) inactive: Option<u64>,
 }
@@ -142,6 +145,7 @@ impl Owner {
             purging: Mutex::new(()),
             counters: Counters::default(),
             chains: Chains::default(),
+            suspended: Mutex::default(),
             inactive: None,
         }
     }
@@ -503,6 +507,7 @@ impl Owner {
             "generation": shared.processes.generation(),
             "processes": processes,
             "leases": shared.leases.count(),
+            "suspended": locked(&self.suspended).len(),
             "purges_waiting": shared.processes.waiting(),
             "memory": {
                 "entries": self.memory.count(),

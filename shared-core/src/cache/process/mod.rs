@@ -5,17 +5,20 @@
 //! the process to others. What was learnt, in tables of fixed size: [`varying`],
 //! what answers depend on, [`memo`], which calls were asked in the same words
 //! before, [`repeated`], which answers were given before, [`changes`], what requests
-//! have changed, and [`unkept`], where waiting is of no use.
+//! have changed, and [`unkept`], where waiting is of no use. [`upstream_errors`] are
+//! counted by kind, and [`identities`] tell chains apart.
 
 pub mod changes;
 pub mod flights;
 pub mod hot;
+pub mod identities;
 pub mod memo;
 mod own;
 pub mod ownership;
 pub mod repeated;
 pub mod unkept;
 pub mod unreadable;
+pub mod upstream_errors;
 pub mod varying;
 pub mod verified;
 pub mod wake;
@@ -25,10 +28,12 @@ use std::sync::{Arc, OnceLock};
 use self::changes::Changes;
 use self::flights::{Flights, Outcome, Token};
 use self::hot::Hot;
+use self::identities::Identities;
 use self::memo::Memo;
 use self::ownership::{Landing, Owner};
 use self::repeated::Repeated;
 use self::unreadable::Unreadable;
+use self::upstream_errors::UpstreamErrors;
 use self::varying::Varying;
 use self::verified::Verified;
 use self::wake::{EventLoop, Waiter, Wake, Wakers};
@@ -78,6 +83,10 @@ pub struct Shared {
     pub unreadable: Unreadable,
     /// What came of asking the node again.
     pub verified: Verified,
+    /// What answers have shown of their chains.
+    pub identities: Identities,
+    /// Failed upstream requests, and JSON-RPC errors.
+    pub upstream_errors: UpstreamErrors,
     wakers: Wakers,
 }
 

@@ -75,11 +75,16 @@ impl Verified {
         self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
         if let Some(line) = line {
-            let mut lines = locked(&self.lines);
-            if lines.len() < LINES {
-                lines.push_back(line);
-                self.has_lines.store(true, Ordering::Release);
-            }
+            self.log(line);
+        }
+    }
+
+    /// A line for the host's error log.
+    pub fn log(&self, line: String) {
+        let mut lines = locked(&self.lines);
+        if lines.len() < LINES {
+            lines.push_back(line);
+            self.has_lines.store(true, Ordering::Release);
         }
     }
 

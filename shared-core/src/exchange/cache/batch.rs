@@ -15,6 +15,7 @@ use crate::bytes::copy_of;
 use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::process::hot::Hot;
+use crate::cache::process::identities::is_identity;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::scope::{name_of, Scope};
@@ -42,12 +43,23 @@ impl Exchange {
     pub(in crate::exchange) fn look_up_batch(
         &mut self,
         calls: Vec<Call<'_>>,
-        places: Vec<Option<Place>>,
+        mut places: Vec<Option<Place>>,
         judge: &Calls<'_>,
         asked: &Asked<'_>,
         came: Came,
     ) -> Found {
         self.looked.batch_size = Some(calls.len());
+        let is_identity = |call: &Call<'_>| is_identity(call.method);
+        if calls.iter().any(is_identity) && self.is_unverified(judge.scope()) {
+            // the node answers them for this request
+            for (_, place) in calls
+                .iter()
+                .zip(&mut places)
+                .filter(|(it, _)| is_identity(it))
+            {
+                *place = None;
+            }
+        }
         let mut batch = Batch {
             calls,
             places,

@@ -8,10 +8,12 @@ use super::fill::proof::Compared;
 use super::fill::wanted::What;
 use super::fill::{Fill, Settings};
 use super::found::{Found, Looked, StandIn};
+use super::identity::selector;
 use crate::beacon::Route;
 use crate::bytes::copy_of;
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::process::flights::Token;
+use crate::cache::process::identities::is_identity;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
 use crate::config::UpstreamEncoding;
@@ -93,6 +95,12 @@ impl Exchange {
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_any(),
+            selector: match &what {
+                What::Call(wanted) if is_identity(&wanted.method) => {
+                    selector(&self.request.cache.fields, &self.config.cache.credentials)
+                }
+                _ => None,
+            },
         };
         let shared = Arc::clone(&self.config.process.shared);
         Box::new(Fill::new(what, scope, token, shared, settings))

@@ -67,6 +67,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) unreadable: Option<Reason>,
     /// As what else than a hit a stored answer is given out.
     pub(in crate::exchange) given_as: Option<CacheStatus>,
+    /// The node has to answer, since the request's headers may choose another chain.
+    pub(in crate::exchange) is_unverified: bool,
     /// What may be sent in place of the node's answer.
     pub(in crate::exchange) stand_in: Option<StandIn>,
     /// How the node failed, as the host has said.

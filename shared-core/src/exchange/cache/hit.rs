@@ -34,6 +34,10 @@ impl Exchange {
         id: Option<&[u8]>,
         asked: &Asked<'_>,
     ) -> Option<Found> {
+        if self.looked.is_unverified {
+            self.learn_identity(&entry, asked);
+            return None;
+        }
         if self.is_too_long_to_give(&entry, id) {
             return self.say_too_long().map(Found::Answer);
         }

@@ -127,9 +127,9 @@ impl Exchange {
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
             self.not_stored_for_now(Reason::Coding);
         }
-        match self.storing.fill {
-            Some(_) => HeadAction::Tee,
-            None => HeadAction::Pass,
+        match self.storing.fill.is_some() || self.watches_errors() {
+            true => HeadAction::Tee,
+            false => HeadAction::Pass,
         }
     }
 
@@ -143,6 +143,7 @@ impl Exchange {
         if let Some(inquiry) = &mut self.inquiry {
             inquiry.take(piece);
         }
+        self.upstream.watch(piece);
         self.storing
             .copy_of_sent(&self.config, &mut self.reason, piece);
         Ok(())
@@ -151,6 +152,7 @@ impl Exchange {
     /// What is to be stored, once all of the answer is with the host; it
     /// outlives the exchange.
     pub fn take_fill(&mut self) -> Option<Box<Fill>> {
+        self.record_watched();
         let whole = match &self.phase {
             Phase::Ready(_) | Phase::Finished => true,
             Phase::Passing(held) => {

@@ -7,6 +7,7 @@ use super::calls::{Calls, Place};
 use super::fill::wanted::{Wanted, What};
 use super::found::Found;
 use super::waits::Waits;
+use crate::cache::process::identities::is_identity;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::exchange::actions::Misuse;
@@ -135,6 +136,10 @@ impl Exchange {
             self.reason = Reason::Namespace;
             return Found::Nothing;
         }
+        if self.is_suspended(asked) {
+            self.reason = Reason::WrongChain;
+            return Found::Nothing;
+        }
         if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
             self.reason = Reason::Memory;
             return Found::Nothing;
@@ -194,6 +199,7 @@ impl Exchange {
             };
             return Found::Nothing;
         };
+        self.looked.is_unverified = is_identity(call.method) && self.is_unverified(judge.scope());
         let sought = Sought {
             key: place.key,
             id: Some(id),

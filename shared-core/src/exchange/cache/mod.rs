@@ -14,6 +14,7 @@
 //! | `fill` | the copy on its way into the cache |
 //! | `forms` | one resource in two formats |
 //! | `changing` | requests that make what is stored out of date |
+//! | `identity` | telling chains apart |
 //! | `purging`, `telling` | requests that purge, and that ask how it all goes |
 
 pub(super) mod asked;
@@ -27,6 +28,7 @@ pub(super) mod fill;
 mod forms;
 pub(super) mod found;
 mod hit;
+mod identity;
 mod keep;
 pub(super) mod look_up;
 mod merge;

@@ -101,6 +101,7 @@ impl Exchange {
     /// what the client would get. Whether a stored answer will be sent in place
     /// of the one with that head.
     pub fn fails(&mut self, failure: Failure, now: u64) -> bool {
+        self.record_failure(failure);
         let is_stood_in_for = self.would_stand_in(failure, now);
         self.looked.failed = Some(Failed {
             failure,

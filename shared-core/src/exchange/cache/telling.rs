@@ -43,6 +43,7 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     pub fn tell_status(&mut self, tell: &Tell<'_>) -> Result<LookUp, Misuse> {
+        self.is_administrative = true;
         let waited = self.wake();
         let Phase::AwaitingHead = self.phase else {
             return Err(self.misuse(Event::Miss));

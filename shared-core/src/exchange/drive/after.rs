@@ -31,7 +31,9 @@ impl Driver {
     /// `elapsed` are microseconds since the request's head came; `None`: the host has no
     /// such clock.
     pub fn tally(&mut self, elapsed: Option<u64>) -> Option<Tally> {
+        let is_counted = |exchange: &&Exchange| !exchange.is_administrative;
         let exchange = self.exchange.as_deref().filter(|_| !self.is_counted)?;
+        let exchange = Some(exchange).filter(is_counted)?;
         let mut tally = Tally::of(&Answered {
             mode: exchange.mode(),
             is_compressed: exchange.is_compressed(),
@@ -44,16 +46,22 @@ impl Driver {
             hits: exchange.batch_hits(),
             each: &exchange.looked.batch_calls,
             is_forwarded: self.is_forwarded,
+            node_status: exchange.upstream.status(),
+            node_elapsed: self.node_elapsed,
+            is_cut: exchange.is_cut_by_node(),
             elapsed,
             age: exchange.looked.age,
         });
         let shared = &exchange.config().process.shared;
-        if let Some(counts) = shared.verified.take_counts() {
-            tally.add_verified(counts);
-        }
+        tally.add_process(shared);
         tally.add_evicted(shared.hot().map_or(0, Hot::take_evictions));
         self.is_counted = true;
         Some(tally)
+    }
+
+    /// The head of the node's response came so many microseconds after the request's.
+    pub fn node_answered_after(&mut self, elapsed: u64) {
+        self.node_elapsed.get_or_insert(elapsed);
     }
 
     /// The last that is asked of it, once the host uses nothing more that it gave out:

@@ -143,6 +143,8 @@ impl Known {
             Some(mark) => Some(Mark {
                 last_final: None,
                 is_known: false,
+                // it is heard of by asking
+                is_wrong: false,
                 ..mark
             }),
             None if is_recent => None,

@@ -88,6 +88,9 @@ const LANDING: u64 = 5;
 /// An answer that comes after its time is heeded for so long. Milliseconds.
 const GONE: u64 = 10_000;
 
+/// An owner that does not answer is asked so often for nothing. Milliseconds.
+const GREET: u64 = 1_000;
+
 /// One that may be of before a purge is asked for so often once more.
 const AGAIN: u8 = 2;
 
@@ -254,6 +257,9 @@ impl Calls {
         if now >= state.next_due {
             state.give_up_late(shared, now);
         }
+        if state.greets_at().is_some_and(|at| now >= at) {
+            state.favours.push(Job::GiveBack(Key::default()));
+        }
         loop {
             let work = state.take(&self.bounds)?;
             if let Some(call) = self.begin(&mut state, shared, work, now) {
@@ -286,7 +292,8 @@ impl Calls {
     /// In how many milliseconds [`next`](Self::next) is to be asked again, if nothing else
     /// happens: calls may be lost. `None`: there are none.
     pub fn next_tick(&self, now: u64) -> Option<u64> {
-        let due = locked(&self.state).next_due;
+        let state = locked(&self.state);
+        let due = state.next_due.min(state.greets_at().unwrap_or(u64::MAX));
         (due < u64::MAX).then(|| due.saturating_sub(now).max(1))
     }
 
@@ -398,6 +405,16 @@ impl Calls {
 }
 
 impl State {
+    /// When an owner that has failed, and is asked for nothing, is asked again: operators are
+    /// to hear of it without any client.
+    fn greets_at(&self) -> Option<u64> {
+        let is_idle = self.under_way.is_empty() && self.asked.is_empty();
+        self.pulse
+            .failed_at()
+            .filter(|_| is_idle)
+            .map(|at| at + GREET)
+    }
+
     /// Whether there is room for what somebody waits for.
     fn has_room(&mut self, bounds: &Bounds) -> bool {
         self.under_way.len() + self.asked.len() < bounds.most && self.asked.try_reserve(1).is_ok()

@@ -27,6 +27,11 @@ impl Pulse {
         self.failures >= MOST
     }
 
+    /// When it failed last, if it has not answered since.
+    pub(super) fn failed_at(&self) -> Option<u64> {
+        (self.failures > 0).then(|| self.retry_at.saturating_sub(PAUSE))
+    }
+
     /// Whether it may be asked.
     pub(super) fn may_ask(&self) -> bool {
         !self.is_down() || self.now >= self.retry_at && !self.is_trying

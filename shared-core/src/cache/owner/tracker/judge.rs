@@ -14,6 +14,9 @@ use crate::config::follow::Finality;
 const LASTS_POLLS: u32 = 3;
 const LASTS: u64 = 2_000;
 
+/// Reorganisations are logged at most once in so many milliseconds.
+const REORG_LOG_INTERVAL: u64 = 10_000;
+
 /// From where on blocks were replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
@@ -114,6 +117,7 @@ impl Tracker {
             let was = self.identity.map(|was| was.to_string());
             let was = was.unwrap_or_default();
             self.is_wrong = true;
+            self.wrong = Some(format!("the node has {found}, recorded is {was}"));
             self.tell_final(None);
             self.tell(Move::Wrong(true));
             self.say(
@@ -137,6 +141,7 @@ impl Tracker {
         }
         if self.is_wrong {
             self.is_wrong = false;
+            self.wrong = None;
             self.tell(Move::Wrong(false));
             self.say(
                 false,
@@ -286,7 +291,11 @@ impl Tracker {
                         false => (mark, None),
                     }
             }
-            Err(text) => error = error.or(Some(format!("what is final: {text}"))),
+            Err(text) => {
+                error = error.or(Some(format!(
+                    "node cannot serve \"finalized\" ({text}); finality unknown"
+                )))
+            }
             Ok(_) => {}
         }
         verdict.error = error;
@@ -385,6 +394,31 @@ impl Tracker {
         self.look();
     }
 
+    /// Logs a reorganisation, and how many were not logged before it: so many of them come in
+    /// a row on some chains that a line for each would be of no use.
+    fn say_reorg(&mut self, from: u64, head: Option<u64>) {
+        if self
+            .logged
+            .is_some_and(|at| self.now.saturating_sub(at) < REORG_LOG_INTERVAL)
+        {
+            self.not_logged += 1;
+            return;
+        }
+        self.logged = Some(self.now);
+        let blocks = self
+            .window
+            .top()
+            .map_or(0, |top| (top.number + 1).saturating_sub(from));
+        let head = head.map_or_else(String::new, |head| format!(", head now {head}"));
+        let more = match std::mem::take(&mut self.not_logged) {
+            0 => String::new(),
+            more => format!(" ({more} more since the last line)"),
+        };
+        let text =
+            format!("reorganisation: {blocks} blocks from {from} on were replaced{head}{more}");
+        self.say(false, text);
+    }
+
     fn tell_reorg(&mut self, plan: &Plan, from: Option<u64>, is_broken: bool) {
         let Some(from) = from else {
             return;
@@ -400,6 +434,9 @@ impl Tracker {
             return;
         }
         self.reorgs += u64::from(plan.is_reorg);
+        if plan.is_reorg && !is_broken {
+            self.say_reorg(from, plan.head);
+        }
         self.tell(Move::Reorg { from });
     }
 }

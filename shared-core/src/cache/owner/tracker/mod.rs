@@ -99,6 +99,11 @@ pub struct Tracker {
     steps: VecDeque<Step>,
     state: State,
     reorgs: u64,
+    /// How its node's chain is another one.
+    wrong: Option<String>,
+    /// When a reorganisation was logged last, and how many were not since. Milliseconds.
+    logged: Option<u64>,
+    not_logged: u64,
     error: Option<String>,
 }
 
@@ -204,6 +209,8 @@ impl Tracker {
         let new = Self {
             steps: std::mem::take(&mut self.steps),
             reorgs: self.reorgs,
+            logged: self.logged,
+            not_logged: self.not_logged,
             heard: self.heard,
             is_silent: self.is_silent,
             ..new
@@ -250,7 +257,11 @@ impl Tracker {
 
     /// What went wrong in the last poll.
     pub fn last_error(&self) -> Option<&str> {
-        self.error.as_deref()
+        match &self.wrong {
+            // what went wrong since is of another node, or of none
+            Some(wrong) => Some(wrong),
+            None => self.error.as_deref(),
+        }
     }
 
     fn tell(&mut self, what: Move) {
@@ -298,10 +309,13 @@ impl Tracker {
             },
             State::Syncing => "the node is syncing: nothing is taken for final".into(),
             State::Lagging => format!("the node is behind {head}: nothing is taken for final"),
-            State::Unreachable => format!(
-                "the node does not answer, nothing is taken for final: {}",
-                self.error.as_deref().unwrap_or("no answer yet")
-            ),
+            State::Unreachable => match self.error.as_deref().unwrap_or("no answer yet") {
+                // it did answer
+                error if error.starts_with("error ") => {
+                    format!("the node cannot serve what following its chain needs ({error}); finality unknown")
+                }
+                error => format!("the node does not answer ({error}); finality unknown"),
+            },
         };
         self.say(state == State::Unreachable, text);
     }

@@ -2,6 +2,7 @@
 
 use super::wanted::What;
 use super::{Fill, Settings};
+use crate::beacon::{is_route, Route};
 use crate::cache::http;
 use crate::cache::process::varying::Learnt;
 use crate::cache::reason::Reason;
@@ -27,6 +28,9 @@ impl Fill {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
+        if self.mark().is_some_and(|mark| mark.is_wrong) {
+            return Err(Reason::WrongChain);
+        }
         let most = self.settings.max_entry as u64;
         let is_to_be_ssz = match &self.what {
             What::Resource(resource) => resource.ssz.and_then(Negotiated::format),
@@ -63,6 +67,10 @@ impl Fill {
                 let is_another_success = matches!(head.status, 201..=203 | 205..=299);
                 if !http::is_storable(head.status) || is_negotiated && is_another_success {
                     return Err(Reason::Status);
+                }
+                let is_route = is_route(&resource.name);
+                if said.lifetime.is_none() && resource.route == Route::Other && is_route {
+                    return Err(Reason::Route);
                 }
                 let by_route = !is_coded && head.status == 200 && is_json;
                 if said.lifetime.is_none() && !by_route {

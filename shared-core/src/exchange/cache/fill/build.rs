@@ -11,6 +11,7 @@ use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::freshness::{Came, Judged, Known};
 use crate::cache::http::Stale;
 use crate::cache::process::repeated::Said;
+use crate::cache::process::upstream_errors::UpstreamError;
 use crate::cache::reason::Reason;
 use crate::cache::resource::{other_form, tag_of};
 use crate::cache::Key;
@@ -180,6 +181,10 @@ impl Fill {
                 built.into_iter().collect()
             }
         };
+        self.settle_identity();
+        if self.refused.is_some() {
+            return;
+        }
         self.contradicts = self.contradicted();
         let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
         self.denied = has_nothing && self.updates.is_some() && self.denies(body, true);
@@ -332,10 +337,14 @@ impl Fill {
                 let judged = self.judge(wanted, &body[result.clone()]);
                 let believed = |judged| self.believed(judged, &wanted.key, &body[result.clone()]);
                 let judged = judged.and_then(believed);
+                self.observe_result(wanted, &body[result.clone()], judged.as_ref());
                 (result, judged)
             }
             // what it is, not what is in it, is all that a copy has to keep
-            Outcome::Error(error) => (error, None),
+            Outcome::Error(error) => {
+                self.record_error(&body[error.clone()]);
+                (error, None)
+            }
         };
         if judged.is_some_and(|judged| judged.is_implausible) {
             self.why.set(Some(Reason::Implausible));
@@ -370,6 +379,14 @@ impl Fill {
             if_final: judged.if_final,
             is_read: judged.is_read,
         })
+    }
+
+    /// Counts a JSON-RPC error of the node's.
+    fn record_error(&self, error: &[u8]) {
+        if self.compared.is_none() {
+            let kind = UpstreamError::of_rpc(error);
+            self.shared.upstream_errors.record(kind);
+        }
     }
 
     pub(in crate::exchange) fn judge(&self, wanted: &Wanted, result: &[u8]) -> Option<Judged> {
@@ -481,6 +498,9 @@ impl Fill {
                 (Some(judged), judged.valid)
             }
         };
+        if resource.route == Route::Constant && resource.status == 200 {
+            self.observe_constant(body);
+        }
         let mut fields = self.fields.clone();
         let has = |validator: &str| {
             let mut names = self.fields.iter().map(|(name, _)| name);

@@ -3,11 +3,12 @@
 mod accept;
 mod build;
 mod compare;
+mod identity;
 pub(in crate::exchange) mod proof;
 mod publish;
 pub(in crate::exchange) mod wanted;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::cache::chain::Mark;
@@ -69,6 +70,8 @@ pub struct Fill {
     refused: Option<Reason>,
     /// The resource in its other format, which says something else.
     contradicts: Option<(Key, Arc<Entry>)>,
+    /// How the answer is of another chain than the namespace.
+    wrong_chain: RefCell<Option<String>>,
 }
 
 /// An entry, where it belongs, and for how many milliseconds it is fresh.
@@ -107,6 +110,8 @@ pub(in crate::exchange) struct Settings {
     pub(in crate::exchange) max_entry: usize,
     /// They may be sent when they have expired.
     pub(in crate::exchange) keeps_stale: bool,
+    /// Of a call that tells chains apart: the request headers that may choose the chain.
+    pub(in crate::exchange) selector: Option<u64>,
 }
 
 impl Fill {
@@ -140,6 +145,7 @@ impl Fill {
             why: Cell::new(None),
             refused: None,
             contradicts: None,
+            wrong_chain: RefCell::new(None),
         }
     }
 

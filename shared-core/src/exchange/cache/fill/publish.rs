@@ -19,6 +19,9 @@ impl Fill {
         if self.compared.is_some() {
             return self.judge_hit(now);
         }
+        if self.is_suspended(now) {
+            return self.refuse();
+        }
         let mut landed = None;
         // while memory is short nothing is stored, here or with the owner
         let entries = std::mem::take(&mut self.entries);

@@ -1,0 +1,320 @@
+//! What the answers of each namespace (and of each value of the headers that are in its keys)
+//! have shown of their chain. Answers of one chain never
+//! contradict each other in it; where they do the namespace is *suspended*: nothing of it is
+//! stored or sent until it is purged.
+//!
+//! A gateway may choose the chain by a request header that is in no key. So a request whose
+//! headers have not been seen with the namespace gets the answers that tell chains apart from
+//! the node ([`is_verified`](Identities::is_verified)).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+
+use crate::cache::Namespace;
+use crate::lock::locked;
+
+/// Namespaces of which something is known at a time.
+const MOST: usize = 256;
+
+/// Final blocks that are known of each.
+const MOST_BLOCKS: usize = 32;
+
+/// Sets of request headers that are verified one by one. Beyond it headers do not choose the
+/// chain: they differ by client or by request.
+const MOST_SELECTORS: usize = 64;
+
+/// A property of a chain that does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// `eth_chainId`.
+    ChainId(u64),
+    /// `net_version`.
+    NetworkId(u64),
+    /// Hash of block 0.
+    Genesis([u8; 32]),
+    /// `genesis_validators_root` of the Beacon API.
+    ValidatorsRoot([u8; 32]),
+    /// Hash of a block that was final when the node was asked, in that epoch of
+    /// reorganisations.
+    Final {
+        /// Its number.
+        number: u64,
+        /// Its hash.
+        hash: [u8; 32],
+        /// The epoch.
+        epoch: u64,
+    },
+}
+
+impl Fact {
+    /// The fact in the result of a call without parameters; `None`: it has none.
+    pub fn of_call(method: &[u8], result: &[u8]) -> Option<Self> {
+        let kind = match method {
+            b"eth_chainId" => Self::ChainId,
+            b"net_version" => Self::NetworkId,
+            _ => return None,
+        };
+        let text = result.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let text = std::str::from_utf8(text).ok()?;
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        number.ok().map(kind)
+    }
+}
+
+/// Whether the answers to a method tell chains apart.
+pub fn is_identity(method: &[u8]) -> bool {
+    matches!(method, b"eth_chainId" | b"net_version")
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The last purge that was known then.
+    generation: u64,
+    chain_id: Option<u64>,
+    network_id: Option<u64>,
+    genesis: Option<[u8; 32]>,
+    validators_root: Option<[u8; 32]>,
+    finals: VecDeque<(u64, [u8; 32], u64)>,
+    selectors: HashSet<u64>,
+}
+
+/// Of a process.
+#[derive(Debug, Default)]
+pub struct Identities {
+    known: Mutex<HashMap<Namespace, Known>>,
+    suspended: Mutex<HashSet<Namespace>>,
+    has_suspended: AtomicBool,
+}
+
+impl Identities {
+    /// Compares a fact with what is known of the namespace, and remembers it.
+    ///
+    /// # Errors
+    /// It contradicts what is known: how, for people.
+    pub fn observe(
+        &self,
+        namespace: &Namespace,
+        generation: u64,
+        fact: Fact,
+    ) -> Result<(), String> {
+        self.with(namespace, generation, |known| known.observe(fact))
+    }
+
+    /// Whether a request with these headers may be answered with what is stored: they have
+    /// been seen with an answer of the node's.
+    pub fn is_verified(&self, namespace: &Namespace, generation: u64, selector: u64) -> bool {
+        self.with(namespace, generation, |known| {
+            known.selectors.len() >= MOST_SELECTORS || known.selectors.contains(&selector)
+        })
+    }
+
+    /// The node has answered a request with these headers, and contradicts nothing.
+    pub fn verify(&self, namespace: &Namespace, generation: u64, selector: u64) {
+        self.with(namespace, generation, |known| {
+            if known.selectors.len() < MOST_SELECTORS && known.selectors.try_reserve(1).is_ok() {
+                known.selectors.insert(selector);
+            }
+        });
+    }
+
+    fn with<T>(
+        &self,
+        namespace: &Namespace,
+        generation: u64,
+        what: impl FnOnce(&mut Known) -> T,
+    ) -> T {
+        let mut all = locked(&self.known);
+        if all.len() >= MOST && !all.contains_key(namespace) {
+            // clients may make their names up
+            all.clear();
+        }
+        let known = all.entry(*namespace).or_default();
+        if known.generation != generation {
+            // a purge may have been for another chain
+            *known = Known {
+                generation,
+                ..Known::default()
+            };
+        }
+        what(known)
+    }
+
+    /// Nothing of the namespace is stored or sent by this process any more. `false`: that was
+    /// so.
+    pub fn suspend(&self, namespace: &Namespace) -> bool {
+        let is_news = locked(&self.suspended).insert(*namespace);
+        self.has_suspended.store(true, Ordering::Release);
+        is_news
+    }
+
+    /// Whether that is so.
+    pub fn is_suspended(&self, namespace: &Namespace) -> bool {
+        self.has_suspended() && locked(&self.suspended).contains(namespace)
+    }
+
+    /// Whether that is so of any.
+    pub fn has_suspended(&self) -> bool {
+        self.has_suspended.load(Ordering::Acquire)
+    }
+}
+
+impl Known {
+    fn observe(&mut self, fact: Fact) -> Result<(), String> {
+        match fact {
+            Fact::ChainId(id) => number("eth_chainId", &mut self.chain_id, id),
+            Fact::NetworkId(id) => number("net_version", &mut self.network_id, id),
+            Fact::Genesis(found) => hash("block 0", &mut self.genesis, found),
+            Fact::ValidatorsRoot(found) => {
+                hash("genesis_validators_root", &mut self.validators_root, found)
+            }
+            Fact::Final {
+                number,
+                hash: found,
+                epoch,
+            } => {
+                // those of before a reorganisation say nothing
+                self.finals.retain(|(.., known)| *known == epoch);
+                let mut finals = self.finals.iter();
+                if let Some((_, known, _)) = finals.find(|(known, ..)| *known == number) {
+                    return hash(&format!("final block {number}"), &mut Some(*known), found);
+                }
+                if self.finals.len() == MOST_BLOCKS {
+                    self.finals.pop_front();
+                }
+                self.finals.push_back((number, found, epoch));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn number(name: &str, known: &mut Option<u64>, found: u64) -> Result<(), String> {
+    match *known.get_or_insert(found) {
+        known if known == found => Ok(()),
+        known => Err(format!("{name} was {known}, now {found}")),
+    }
+}
+
+fn hash(name: &str, known: &mut Option<[u8; 32]>, found: [u8; 32]) -> Result<(), String> {
+    let known = *known.get_or_insert(found);
+    if known == found {
+        return Ok(());
+    }
+    let mut text = format!("{name} was 0x");
+    for byte in &known[..4] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push_str("…, now 0x");
+    for byte in &found[..4] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('…');
+    Err(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fact, Identities, MOST_BLOCKS, MOST_SELECTORS};
+
+    const MAIN: [u8; 16] = [1; 16];
+    const OTHER: [u8; 16] = [2; 16];
+
+    #[test]
+    fn facts_are_read_from_results() {
+        for (method, result, expected) in [
+            ("eth_chainId", "\"0x1\"", Some(Fact::ChainId(1))),
+            ("net_version", "\"137\"", Some(Fact::NetworkId(137))),
+            ("net_version", "\"0x89\"", Some(Fact::NetworkId(137))),
+            ("eth_chainId", "1", None),
+            ("eth_chainId", "\"\"", None),
+            ("eth_chainId", "\"0x10000000000000000\"", None),
+            ("eth_blockNumber", "\"0x1\"", None),
+        ] {
+            let fact = Fact::of_call(method.as_bytes(), result.as_bytes());
+            assert_eq!(fact, expected, "{method} {result}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_found_within_a_namespace_and_a_generation() {
+        let identities = Identities::default();
+        let observe = |namespace, generation, fact| {
+            let observed = identities.observe(&namespace, generation, fact);
+            observed.err().unwrap_or_default()
+        };
+        for (one, other, text) in [
+            (
+                Fact::ChainId(1),
+                Fact::ChainId(137),
+                "eth_chainId was 1, now 137",
+            ),
+            (
+                Fact::NetworkId(1),
+                Fact::NetworkId(5),
+                "net_version was 1, now 5",
+            ),
+            (
+                Fact::Genesis([1; 32]),
+                Fact::Genesis([2; 32]),
+                "block 0 was 0x01010101…, now 0x02020202…",
+            ),
+            (
+                Fact::ValidatorsRoot([1; 32]),
+                Fact::ValidatorsRoot([2; 32]),
+                "genesis_validators_root was 0x01010101…, now 0x02020202…",
+            ),
+        ] {
+            assert_eq!(observe(MAIN, 7, one), "");
+            assert_eq!(observe(MAIN, 7, one), "");
+            assert_eq!(observe(OTHER, 7, other), "");
+            assert_eq!(observe(MAIN, 7, other), text);
+        }
+        // after a purge it may be another chain
+        assert_eq!(observe(MAIN, 8, Fact::ChainId(137)), "");
+    }
+
+    #[test]
+    fn final_blocks_are_compared_until_a_reorganisation() {
+        let identities = Identities::default();
+        let observe = |number, hash, epoch| {
+            let fact = Fact::Final {
+                number,
+                hash: [hash; 32],
+                epoch,
+            };
+            identities.observe(&MAIN, 0, fact).is_ok()
+        };
+        assert!(observe(5, 1, 1) && observe(6, 2, 1) && observe(5, 1, 1));
+        assert!(!observe(5, 2, 1));
+        assert!(observe(5, 2, 2) && !observe(5, 1, 2));
+        for number in 0..=MOST_BLOCKS as u64 {
+            assert!(observe(100 + number, 3, 2));
+        }
+        assert!(observe(5, 1, 2), "the oldest is forgotten");
+    }
+
+    #[test]
+    fn headers_are_verified_one_by_one_up_to_a_number() {
+        let identities = Identities::default();
+        for selector in 0..MOST_SELECTORS as u64 {
+            assert!(!identities.is_verified(&MAIN, 0, selector));
+            identities.verify(&MAIN, 0, selector);
+            assert!(identities.is_verified(&MAIN, 0, selector));
+        }
+        assert!(identities.is_verified(&MAIN, 0, 1_000));
+        assert!(!identities.is_verified(&OTHER, 0, 1));
+    }
+
+    #[test]
+    fn a_namespace_is_suspended_once() {
+        let identities = Identities::default();
+        assert!(!identities.has_suspended() && !identities.is_suspended(&MAIN));
+        assert!(identities.suspend(&MAIN) && !identities.suspend(&MAIN));
+        assert!(identities.is_suspended(&MAIN) && !identities.is_suspended(&OTHER));
+    }
+}

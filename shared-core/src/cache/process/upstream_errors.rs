@@ -1,0 +1,139 @@
+//! Failed upstream requests and JSON-RPC errors of a process, by kind, until they are
+//! added to the counters.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::cache::freshness::has_reverted;
+use crate::cache::stale::Failure;
+use crate::jsonrpc::response::member;
+
+named! {
+    /// Kind of an upstream error.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    UpstreamError
+    /// No connection to the node could be opened.
+    Connect "connect",
+    /// The node did not answer in time.
+    Timeout "timeout",
+    /// The connection ended before the response head.
+    Reset "reset",
+    /// The response is not HTTP.
+    InvalidHeader "invalid-header",
+    /// The response body ended before its length was reached.
+    Cut "cut",
+    /// The node answered with status 500 to 599.
+    Status "http-5xx",
+    /// JSON-RPC -32700, -32600, -32602 and -32603: the request is invalid, or the node failed.
+    RpcInvalid "rpc-invalid",
+    /// JSON-RPC -32601: the node does not know the method.
+    RpcMethodNotFound "rpc-method-not-found",
+    /// JSON-RPC -32000 to -32099, unless the message tells of a revert.
+    RpcServer "rpc-server",
+    /// JSON-RPC 3, or a message that tells of a revert.
+    RpcRevert "rpc-revert",
+    /// Any other JSON-RPC error.
+    RpcOther "rpc-other",
+}
+
+/// Number of kinds.
+pub const KINDS: usize = UpstreamError::ALL.len();
+
+impl UpstreamError {
+    /// The kind of a failure; `None` for a status below 500.
+    pub fn of_failure(failure: Failure) -> Option<Self> {
+        match failure {
+            Failure::Connect => Some(Self::Connect),
+            Failure::Error => Some(Self::Reset),
+            Failure::Timeout => Some(Self::Timeout),
+            Failure::InvalidHeader => Some(Self::InvalidHeader),
+            Failure::Status(500..) => Some(Self::Status),
+            Failure::Status(_) | Failure::Local => None,
+        }
+    }
+
+    /// The kind of a JSON-RPC error object.
+    pub fn of_rpc(error: &[u8]) -> Self {
+        if has_reverted(error) {
+            return Self::RpcRevert;
+        }
+        let code = member(error, "code").and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| code.parse::<i64>().ok()) {
+            Some(-32601) => Self::RpcMethodNotFound,
+            Some(-32700 | -32603..=-32600) => Self::RpcInvalid,
+            Some(-32099..=-32000) => Self::RpcServer,
+            _ => Self::RpcOther,
+        }
+    }
+}
+
+/// Upstream errors that are not counted yet.
+#[derive(Debug, Default)]
+pub struct UpstreamErrors {
+    counts: [AtomicU64; KINDS],
+    has_counts: AtomicBool,
+}
+
+impl UpstreamErrors {
+    /// Records one.
+    pub fn record(&self, error: UpstreamError) {
+        self.counts[error as usize].fetch_add(1, Ordering::Relaxed);
+        self.has_counts.store(true, Ordering::Release);
+    }
+
+    /// Errors since the last call, in the order of [`UpstreamError::ALL`], if there are any.
+    pub fn take_counts(&self) -> Option<[u64; KINDS]> {
+        if !self.has_counts.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_counts.store(false, Ordering::Relaxed);
+        Some(std::array::from_fn(|kind| {
+            self.counts[kind].swap(0, Ordering::AcqRel)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UpstreamError, UpstreamErrors};
+
+    #[test]
+    fn rpc_errors_are_classified_by_code_and_message() {
+        for (error, expected) in [
+            (r#"{"code":-32700,"message":""}"#, UpstreamError::RpcInvalid),
+            (r#"{"code":-32600}"#, UpstreamError::RpcInvalid),
+            (r#"{"code":-32601}"#, UpstreamError::RpcMethodNotFound),
+            (r#"{"code":-32602}"#, UpstreamError::RpcInvalid),
+            (r#"{"code":-32603}"#, UpstreamError::RpcInvalid),
+            (r#"{"code":-32604}"#, UpstreamError::RpcOther),
+            (
+                r#"{"code":-32000,"message":"header not found"}"#,
+                UpstreamError::RpcServer,
+            ),
+            (r#"{"code":-32099}"#, UpstreamError::RpcServer),
+            (r#"{"code":-32100}"#, UpstreamError::RpcOther),
+            (
+                r#"{"message":"execution reverted","code":-32000}"#,
+                UpstreamError::RpcRevert,
+            ),
+            (r#"{"code":3,"data":"0x"}"#, UpstreamError::RpcRevert),
+            (r#"{"code":429}"#, UpstreamError::RpcOther),
+            (r#"{"code":"-32601"}"#, UpstreamError::RpcOther),
+            ("{}", UpstreamError::RpcOther),
+        ] {
+            let kind = UpstreamError::of_rpc(error.as_bytes());
+            assert_eq!(kind, expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_are_taken_once() {
+        let errors = UpstreamErrors::default();
+        assert_eq!(errors.take_counts(), None);
+        errors.record(UpstreamError::Connect);
+        errors.record(UpstreamError::RpcOther);
+        errors.record(UpstreamError::RpcOther);
+        let counts = errors.take_counts().unwrap();
+        assert_eq!((counts[0], counts[10]), (1, 2));
+        assert_eq!(errors.take_counts(), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! What an answer shows of its chain, compared with what is known of the namespace.
+
+use super::wanted::Wanted;
+use super::Fill;
+use crate::cache::freshness::Judged;
+use crate::cache::process::identities::Fact;
+use crate::cache::reason::Reason;
+use crate::cache::scope::name_of;
+use crate::exchange::cache::identity::{is_suspended, suspend};
+use crate::transcode::chain::genesis_root;
+
+impl Fill {
+    /// The result of a call.
+    pub(super) fn observe_result(&self, wanted: &Wanted, result: &[u8], judged: Option<&Judged>) {
+        if let Some(fact) = Fact::of_call(&wanted.method, result) {
+            self.observe(fact);
+        }
+        let block = judged.and_then(|judged| judged.of);
+        let Some((number, hash)) = block.and_then(|block| Some((block.number, block.hash?))) else {
+            return;
+        };
+        if number == 0 {
+            self.observe(Fact::Genesis(hash));
+        } else if let Some(mark) = self.mark().filter(|mark| mark.is_final(number)) {
+            self.observe(Fact::Final {
+                number,
+                hash,
+                epoch: mark.epoch,
+            });
+        }
+    }
+
+    /// The body of a route of the Beacon API whose answers are constants of the chain.
+    pub(super) fn observe_constant(&self, body: &[u8]) {
+        if let Some(root) = genesis_root(body) {
+            self.observe(Fact::ValidatorsRoot(root));
+        }
+    }
+
+    fn observe(&self, fact: Fact) {
+        // fields that are keyed may choose the chain
+        let within = name_of(self.scope.bytes());
+        let (identities, generation) = (&self.shared.identities, self.settings.generation);
+        if generation != self.shared.generation() {
+            // it may be of before a purge
+            return;
+        }
+        match identities.observe(&within, generation, fact) {
+            Ok(()) => {
+                if let Some(selector) = self.settings.selector {
+                    identities.verify(&within, generation, selector);
+                }
+            }
+            Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
+        }
+    }
+
+    /// If the answer was of another chain: nothing of it is stored, and the cache of the
+    /// namespace is off.
+    pub(super) fn settle_identity(&mut self) {
+        if let Some(how) = self.wrong_chain.take() {
+            self.entries.clear();
+            self.refused = Some(Reason::WrongChain);
+            suspend(&self.shared, &self.scope, &how, self.settings.asked_at);
+        }
+    }
+
+    /// Whether the cache of the namespace is off by now.
+    pub(super) fn is_suspended(&self, now: u64) -> bool {
+        let owner = self.shared.owner();
+        let any_wrong = owner.is_some_and(|owner| owner.chains().any_wrong());
+        (any_wrong || self.shared.identities.has_suspended())
+            && is_suspended(&self.shared, &name_of(self.scope.namespace()), now)
+    }
+}

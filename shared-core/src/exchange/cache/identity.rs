@@ -1,0 +1,218 @@
+//! Telling chains apart: a namespace whose node answers for another chain is suspended.
+
+use super::asked::Asked;
+use crate::cache::chain::{Heights, State};
+use crate::cache::credentials::Credentials;
+use crate::cache::entry::Entry;
+use crate::cache::process::identities::Fact;
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::Shared;
+use crate::cache::scope::{name_of, Fields, Scope};
+use crate::cache::Namespace;
+use crate::exchange::machine::Exchange;
+
+/// Request headers that choose no chain: of HTTP, of browsers, of proxies and of tracing.
+const COMMON: &[&str] = &[
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "age",
+    "authorization",
+    "baggage",
+    "cache-control",
+    "cdn-loop",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "dnt",
+    "expect",
+    "forwarded",
+    "from",
+    "host",
+    "if-modified-since",
+    "if-none-match",
+    "keep-alive",
+    "origin",
+    "pragma",
+    "priority",
+    "proxy-connection",
+    "referer",
+    "te",
+    "traceparent",
+    "tracestate",
+    "transfer-encoding",
+    "true-client-ip",
+    "user-agent",
+    "via",
+    "x-real-ip",
+    "x-request-id",
+];
+
+/// And those that begin so.
+const COMMON_PREFIXES: &[&str] = &[
+    ":",
+    "cf-",
+    "fly-",
+    "sec-",
+    "x-amz",
+    "x-b3-",
+    "x-cloud-",
+    "x-envoy-",
+    "x-forwarded-",
+];
+
+/// A number for the request headers that may choose the chain; `None`: there are none. Those
+/// that are in keys (`keyed`) choose another scope.
+pub(in crate::exchange) fn selector(fields: &Fields, keyed: &Credentials) -> Option<u64> {
+    let mut selector = None;
+    for (name, value) in fields.iter() {
+        let name = name.to_ascii_lowercase();
+        let is_common = COMMON.iter().any(|common| common.as_bytes() == name)
+            || COMMON_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix.as_bytes()))
+            || keyed
+                .keyed()
+                .any(|known| known.as_bytes().eq_ignore_ascii_case(&name));
+        if is_common {
+            continue;
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(&name);
+        hasher.update(value);
+        let hash = hasher.finalize();
+        let number = hash
+            .as_bytes()
+            .first_chunk()
+            .copied()
+            .map(u64::from_le_bytes);
+        // in any order
+        let sum: u64 = selector.unwrap_or(0);
+        selector = Some(sum.wrapping_add(number.unwrap_or(0)));
+    }
+    selector
+}
+
+impl Exchange {
+    /// Whether the cache of the namespace is off, since its node has another chain.
+    pub(in crate::exchange) fn is_suspended(&self, asked: &Asked<'_>) -> bool {
+        let shared = &self.config.process.shared;
+        let any_wrong = shared
+            .owner()
+            .is_some_and(|owner| owner.chains().any_wrong());
+        if !any_wrong && !shared.identities.has_suspended() {
+            return false;
+        }
+        is_suspended(shared, &name_of(self.scope(asked).namespace()), asked.now)
+    }
+
+    /// What is stored of a call that tells chains apart is what the node's answer is compared
+    /// with.
+    pub(super) fn learn_identity(&self, entry: &Entry, asked: &Asked<'_>) {
+        let fact = entry
+            .decoded()
+            .and_then(|result| Fact::of_call(&self.looked.rpc_method, &result));
+        if let Some(fact) = fact {
+            let (shared, scope) = (&self.config.process.shared, self.scope(asked));
+            let within = name_of(scope.bytes());
+            let observed = shared
+                .identities
+                .observe(&within, shared.generation(), fact);
+            if let Err(how) = observed {
+                suspend(shared, &scope, &how, asked.now);
+            }
+        }
+    }
+
+    /// Whether the node has to answer a call that tells chains apart, since the request has
+    /// headers that may choose the chain, and were not seen before.
+    pub(in crate::exchange) fn is_unverified(&self, scope: &Scope) -> bool {
+        let shared = &self.config.process.shared;
+        let Some(selector) = selector(&self.request.cache.fields, &self.config.cache.credentials)
+        else {
+            return false;
+        };
+        let within = name_of(scope.bytes());
+        !shared
+            .identities
+            .is_verified(&within, shared.generation(), selector)
+    }
+}
+
+/// Whether the cache of a namespace is off.
+pub(in crate::exchange) fn is_suspended(shared: &Shared, namespace: &Namespace, now: u64) -> bool {
+    let mark = shared.owner().and_then(|owner| owner.mark(namespace, now));
+    mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_suspended(namespace)
+}
+
+/// The node has answered for another chain than that of the namespace, `how`: its cache is
+/// off from here on, in all processes that share a store.
+pub(in crate::exchange) fn suspend(shared: &Shared, scope: &Scope, how: &str, now: u64) {
+    let namespace = name_of(scope.namespace());
+    let is_news = match shared.owner() {
+        Some(owner) => {
+            let unknown = || State::unknown(Heights::Blocks, 0);
+            let chain = owner.chains().get_or_add(namespace, unknown);
+            let was_wrong = chain.change(|state| std::mem::replace(&mut state.wrong, true));
+            if !was_wrong {
+                let query = format!("wrong-chain={}", const_hex::encode(namespace));
+                // whatever comes of it
+                let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
+            }
+            !was_wrong
+        }
+        None => shared.identities.suspend(&namespace),
+    };
+    if is_news {
+        shared.drop_from_memory(None);
+        let name = first_part(scope.namespace()).escape_ascii();
+        shared.verified.log(format!(
+            "the node of namespace \"{name}\" answers for another chain ({how}): its cache is \
+             off until the namespace is purged or the proxy is reloaded; give each chain a \
+             namespace of its own (sszip_cache_namespace)"
+        ));
+    }
+}
+
+/// The name in the encoding of a namespace, or the first part of its place.
+fn first_part(encoding: &[u8]) -> &[u8] {
+    let Some((length, rest)) = encoding.split_first_chunk() else {
+        return encoding;
+    };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    &rest[..length.min(rest.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::selector;
+    use crate::cache::credentials::Credentials;
+    use crate::cache::scope::Fields;
+
+    fn of(fields: &[(&str, &str)]) -> Option<u64> {
+        let mut all = Fields::default();
+        for (name, value) in fields {
+            all.push(name.as_bytes(), value.as_bytes());
+        }
+        selector(&all, &Credentials::default())
+    }
+
+    #[test]
+    fn headers_that_may_choose_a_chain_are_told_apart_in_any_order() {
+        let common = [("Host", "x"), ("User-Agent", "y"), ("X-Forwarded-For", "z")];
+        assert_eq!(of(&common), None);
+        let eth = of(&[("Host", "x"), ("Target-Service-Id", "eth")]);
+        assert!(eth.is_some());
+        assert_eq!(eth, of(&[("target-service-id", "eth"), ("Host", "z")]));
+        assert_ne!(eth, of(&[("target-service-id", "polygon")]));
+        assert_ne!(eth, of(&[("x-chain", "eth")]));
+        let both = [("x-chain", "1"), ("x-net", "2")];
+        assert_eq!(of(&both), of(&[both[1], both[0]]));
+        assert_ne!(of(&both), of(&[("x-chain", "2"), ("x-net", "1")]));
+    }
+}

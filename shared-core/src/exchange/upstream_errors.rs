@@ -1,0 +1,111 @@
+//! How the node has answered, for counters: the status of its response, how it failed, and
+//! the JSON-RPC errors of responses that are not stored.
+
+use super::head::CacheKind;
+use super::machine::Exchange;
+use super::phase::Phase;
+use super::upstream::MOST;
+use crate::cache::process::upstream_errors::{UpstreamError, UpstreamErrors};
+use crate::cache::reason::Reason;
+use crate::cache::stale::Failure;
+use crate::jsonrpc::response::{parse, parse_batch, Outcome};
+use crate::mode::Mode;
+
+impl Exchange {
+    /// Counts a failed upstream request, once.
+    pub(super) fn record_failure(&mut self, failure: Failure) {
+        if matches!(failure, Failure::Status(_)) || !self.is_upstream_counted() {
+            // a status comes with its head
+            return;
+        }
+        self.upstream.has_failed = true;
+        self.record_error(UpstreamError::of_failure(failure));
+    }
+
+    /// Counts the status of the node's response, once.
+    pub(super) fn record_status(&mut self, status: u16) {
+        if self.is_upstream_counted() {
+            self.upstream.status = Some(status);
+            self.record_error(UpstreamError::of_failure(Failure::Status(status)));
+        }
+    }
+
+    /// Whether the node's response is the first of a client's request.
+    fn is_upstream_counted(&self) -> bool {
+        let is_own = self.inquiry.is_some() || matches!(self.phase, Phase::AwaitingUpdate);
+        let is_known = self.upstream.has_failed || self.upstream.status.is_some();
+        !is_own && !is_known && self.reason != Reason::Local
+    }
+
+    fn record_error(&self, error: Option<UpstreamError>) {
+        if let Some(error) = error {
+            self.upstream_errors().record(error);
+        }
+    }
+
+    fn upstream_errors(&self) -> &UpstreamErrors {
+        &self.config.process.shared.upstream_errors
+    }
+
+    /// The node's response ended early.
+    pub(super) fn is_cut_by_node(&self) -> bool {
+        self.mode == Mode::Cut || self.reason == Reason::Cut
+    }
+
+    /// Whether a response that passes, and is not stored, may be a JSON-RPC error: it is to
+    /// be watched then.
+    pub(super) fn watches_errors(&mut self) -> bool {
+        let Phase::Passing(held) = &self.phase else {
+            return false;
+        };
+        let is_short = held
+            .declared
+            .is_some_and(|length| (1..=MOST).contains(&length));
+        let is_watched = is_short && self.is_unread_call();
+        self.upstream.watched = is_watched.then(Vec::new);
+        is_watched
+    }
+
+    /// Whether the response is to a JSON-RPC request, and nothing is stored of it.
+    fn is_unread_call(&self) -> bool {
+        self.request.cache.kind == CacheKind::Call
+            && self.storing.fill.is_none()
+            && !matches!(self.mode, Mode::Encoded | Mode::Upgrade)
+    }
+
+    /// Counts the JSON-RPC errors of a response that has passed.
+    pub(super) fn record_watched(&mut self) {
+        if let Some(watched) = self.upstream.watched.take() {
+            record_rpc_errors(&watched, self.upstream_errors());
+        }
+    }
+
+    /// The same of one that is held.
+    pub(super) fn record_held(&self) {
+        let Phase::Coding(whole) = &self.phase else {
+            return;
+        };
+        let body = &whole.held.body;
+        if body.len() <= MOST && !whole.stages.inflates && self.is_unread_call() {
+            record_rpc_errors(body, self.upstream_errors());
+        }
+    }
+}
+
+/// Counts the JSON-RPC errors of a response, or of a batch of them.
+fn record_rpc_errors(body: &[u8], errors: &UpstreamErrors) {
+    const NAME: &[u8] = b"\"error\"";
+    if !body.windows(NAME.len()).any(|part| part == NAME) {
+        return;
+    }
+    let is_batch = body.trim_ascii_start().starts_with(b"[");
+    let responses = match is_batch {
+        true => parse_batch(body),
+        false => parse(body).map(|response| vec![response]),
+    };
+    for response in responses.unwrap_or_default() {
+        if let Outcome::Error(error) = response.outcome {
+            errors.record(UpstreamError::of_rpc(&body[error]));
+        }
+    }
+}
