@@ -82,6 +82,7 @@ def test_what_is_compressed(envoy, origin):
     assert counted.came == {
         "requests": 3,
         "node.requests": 3,
+        "node.status.2xx": 3,
         "mode.oneshot": 3,
         "response.compressed": 3,
         "response.total_uncompressed_bytes": 3 * len(BODY),
@@ -93,6 +94,7 @@ def test_what_is_compressed(envoy, origin):
     assert counted.came == {
         "requests": 2,
         "node.requests": 2,
+        "node.status.2xx": 2,
         "mode.stream": 2,
         "response.compressed": 2,
         "response.total_uncompressed_bytes": 2 * len(BODY),
