@@ -67,7 +67,7 @@ check: setup ## format, lints, C style, dependencies' licences
 	shellcheck --external-sources \
 		$$(git grep -lE '^#!.*[/ ](ba)?sh$$') scripts/lib.sh
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
-		tests loadtest scripts/tests scripts/nginx-style
+		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations
 
 unit: setup ## the Rust tests, the C ABI's among them
 	$(PYTHON) scripts/run-cargo-tests unit --workspace --all-features $(ARGS)

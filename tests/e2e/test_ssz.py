@@ -95,7 +95,7 @@ ROUTES = {
     "PayloadAttestations": "/eth/v1/beacon/pool/payload_attestations",
     "ExecutionPayloadEnvelope": "/eth/v1/validator/execution_payload_envelopes/7/0xaa",
     "ExecutionPayloadBid": "/eth/v1/validator/execution_payload_bids/7/1",
-    "PayloadAttestationData": "/eth/v1/validator/payload_attestation_data?slot=7",
+    "PayloadAttestationData": "/eth/v1/validator/payload_attestation_data",
     "Attestation": "/eth/v2/validator/aggregate_attestation",
     "AttestationData": "/eth/v1/validator/attestation_data",
 }

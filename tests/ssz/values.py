@@ -79,7 +79,7 @@ def assert_all_agree(walkers, rng, value, **about):
     about["piece"] = int(2 ** rng.uniform(0, 16))
     walkers.ask("check", ssz, **about)
     assert walkers.ask("root", ssz, **about) == root
-    text = json.dumps(specs.json_of(value), separators=(",", ":")).encode()
+    text = json.dumps(specs.json_of(value), separators=(",", ":"), ensure_ascii=False).encode()
     assert walkers.ask("to_json", ssz, **about) == text
     assert walkers.ask("to_ssz", text, **about) == ssz
     return ssz, text, root
