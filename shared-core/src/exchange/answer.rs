@@ -21,7 +21,7 @@ pub(super) struct Answer {
     pub(super) stored: Option<Body>,
     /// The memory that it takes, until it has been sent.
     pub(super) _reservation: Option<Reservation>,
-    pub(super) _borrowed: Borrowed,
+    pub(super) borrowed: Borrowed,
 }
 
 impl Answer {
@@ -29,7 +29,7 @@ impl Answer {
         Box::new(Self {
             body: held.body,
             _reservation: held.reservation,
-            _borrowed: held.borrowed,
+            borrowed: held.borrowed,
             ..Self::default()
         })
     }

@@ -9,6 +9,7 @@ use crate::cache::entry::Lent;
 use crate::coded::Coded;
 use crate::config::Config;
 use crate::faults::{injected, Fault};
+use crate::gzip::inflate::InflateError;
 use crate::gzip::{inflate, oneshot, stream};
 use crate::memory::Reservation;
 use crate::mode::Mode;
@@ -114,25 +115,20 @@ impl Held {
         }
     }
 
-    /// Decodes into what the trailer claims, and only if that was not enough
-    /// (several members) into `most`.
+    /// Decodes the body into at most `most` bytes, which are reserved before they are
+    /// allocated. The coded body is kept.
     pub(super) fn gunzip(&mut self, config: &Config, most: u64) -> Result<Vec<u8>, Mode> {
-        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        for cap in [inflate::claimed_length(&self.body).min(most), most] {
-            let needed = self.body.len().checked_add(cap).ok_or(Mode::Memory)?;
-            if let Some(reservation) = &mut self.reservation {
-                if !reservation.grow_to(needed, limit) {
-                    return Err(Mode::Memory);
-                }
-            }
-            match inflate::gunzip(&self.body, cap) {
-                Ok(body) => return Ok(body),
-                Err(inflate::InflateError::TooLarge) => {}
-                Err(_) => return Err(Mode::Failed),
-            }
-        }
-        Err(Mode::Encoded)
+        let coded = std::mem::take(&mut self.body);
+        let decoded = inflate::gunzip_within(&coded, most, |length| {
+            self.claim(config, coded.capacity(), length).is_ok()
+        });
+        self.body = coded;
+        decoded.map_err(|error| match error {
+            InflateError::TooLarge => Mode::Encoded,
+            InflateError::OutOfMemory => Mode::Memory,
+            InflateError::Bad => Mode::Failed,
+        })
     }
 }
 

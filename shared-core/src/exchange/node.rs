@@ -11,12 +11,14 @@
 use super::actions::Misuse;
 use super::cache::fill::Fill;
 use super::head::{Field, HeadEdit, ResponseHead};
+use super::held::Loan;
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
 use crate::cache::reason::Reason;
 use crate::gzip::inflate;
 use crate::gzip::splice::Body;
+use crate::memory::Reservation;
 use crate::negotiate::vary;
 use crate::transcode::{Format, Negotiated};
 
@@ -141,11 +143,13 @@ impl Exchange {
         let Some(coded) = stored else {
             return true;
         };
-        let plain = coded
-            .try_to_vec()
-            .and_then(|coded| inflate::gunzip(&coded, usize::MAX >> 1).ok());
+        let decoded = self.decode_stored(&coded);
+        drop(coded);
         let mut body = Body::identity();
-        if plain.and_then(|plain| body.push(plain)).is_none() {
+        let Some((plain, memory)) = decoded else {
+            return false;
+        };
+        if body.push(plain).is_none() {
             return false;
         }
         self.head_edits.retain(|edit| {
@@ -157,8 +161,23 @@ impl Exchange {
             .push(HeadEdit::set("Content-Length", length));
         if let Some(answer) = self.answer_mut() {
             answer.stored = Some(body);
+            answer.borrowed.push(Loan::Assembled { _memory: memory });
         }
         true
+    }
+
+    /// Decodes a gzip body into memory that counts to `memory`; `None`: it has no room.
+    fn decode_stored(&self, gzip: &Body) -> Option<(Vec<u8>, Reservation)> {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let length = usize::try_from(gzip.length()).ok()?;
+        let mut memory = self.config.process.budget.reserve(length, limit)?;
+        let gzip = gzip.try_to_vec()?;
+        let plain = inflate::gunzip_within(&gzip, limit, |decoded| {
+            memory.grow_to(length.saturating_add(decoded), limit)
+        });
+        let plain = plain.ok()?;
+        memory.shrink_to(plain.capacity());
+        Some((plain, memory))
     }
 
     /// Whether an answer of that media type and length (`None`: not known) would

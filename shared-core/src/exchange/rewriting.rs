@@ -23,12 +23,19 @@ use crate::config::{SszRequest, UpstreamEncoding};
 use crate::faults::{injected, panic_if, Fault};
 use crate::gzip::inflate::InflateError;
 use crate::memory;
+use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
 use crate::ssz::Preset;
 use crate::transcode::engine::called::{Refusal, Submission};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
+
+/// Whether `room` bytes may be allocated beside `beside`, which are reserved already.
+fn has_room(memory: &mut Option<Reservation>, beside: usize, room: usize, limit: usize) -> bool {
+    let needed = beside.saturating_add(room);
+    memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))
+}
 
 /// What the SSZ and its JSON likely take, in lengths of the SSZ.
 const LENGTHS: usize = 4;
@@ -168,7 +175,13 @@ impl Exchange {
             Err(_) => return self.not_rewritten(),
         };
         if let Some(payload) = &self.request.payload {
-            return match payload.to_call(self.chain().preset, &body) {
+            let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+            let mut memory = self.request_memory.take();
+            let made = payload.to_call(self.chain().preset, &body, &mut |room| {
+                has_room(&mut memory, body.capacity(), room, limit)
+            });
+            self.request_memory = memory;
+            return match made {
                 Ok(call) => self.ask_by_call(call),
                 Err((problem, mode)) => {
                     let refused = (problem.status(), problem::MEDIA_TYPE, problem.body());
@@ -321,17 +334,25 @@ impl Exchange {
 
     /// Where nobody has said the preset, in that of which it is a value: what they have
     /// in common is written alike.
-    fn json_of(&self, submitted: Submitted, body: &[u8]) -> Result<Vec<u8>, Why> {
+    fn json_of(&mut self, submitted: Submitted, body: &[u8]) -> Result<Vec<u8>, Why> {
         let preset = self.chain().preset;
-        let made = submitted.to_json(preset, body);
-        let others = Preset::ALL.iter().filter(|other| **other != preset);
-        match &made {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let mut memory = self.request_memory.take();
+        let mut in_preset = |preset: Preset| {
+            submitted.to_json(preset, body, &mut |room| {
+                has_room(&mut memory, body.len(), room, limit)
+            })
+        };
+        let made = in_preset(preset);
+        let mut others = Preset::ALL.iter().filter(|other| **other != preset);
+        let made = match &made {
             Err(Why::Invalid(_)) if !self.knows_preset() => others
-                .filter_map(|other| submitted.to_json(*other, body).ok())
-                .next()
+                .find_map(|other| in_preset(*other).ok())
                 .map_or(made, Ok),
             _ => made,
-        }
+        };
+        self.request_memory = memory;
+        made
     }
 
     /// Whether the node gets another body than the client sent.

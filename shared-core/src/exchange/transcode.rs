@@ -466,10 +466,15 @@ impl Whole {
         if memory::is_short() {
             return Err(Why::Memory);
         }
-        if !self.stages.inflates {
-            return stage.finish(&self.held.body);
-        }
         let held = &mut self.held;
+        if !self.stages.inflates {
+            let body = std::mem::take(&mut held.body);
+            let made = stage.finish(&body, &mut |room| {
+                held.claim(config, body.capacity(), room).is_ok()
+            });
+            held.body = body;
+            return made;
+        }
         let original = held.gunzip(config, most).map_err(|mode| match mode {
             Mode::Memory => Why::Memory,
             _ => Why::Coding,
@@ -481,7 +486,8 @@ impl Whole {
             held.claim(config, all, stage.room())
                 .map_err(|_| Why::Memory)?;
         }
-        let made = stage.finish(&original)?;
+        let all = original.capacity() + held.body.capacity();
+        let made = stage.finish(&original, &mut |room| held.claim(config, all, room).is_ok())?;
         self.stages.inflates = false;
         Ok(made)
     }

@@ -19,7 +19,8 @@ pub enum InflateError {
 }
 
 /// Decodes all gzip members of `coded` (RFC 1952, section 2.2: a file may
-/// have several) into at most `cap` bytes.
+/// have several) into at most `cap` bytes, for callers that have accounted them
+/// already; all others use [`gunzip_within`].
 ///
 /// # Errors
 /// [`InflateError`]; nothing is lost, the input is only borrowed.
@@ -27,7 +28,8 @@ pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
     gunzip_within(coded, cap, |_| true)
 }
 
-/// The same; `may_take` is asked before so many bytes are taken in all.
+/// Decodes as [`gunzip`]. `may_take` is called with the total length before the output is
+/// allocated or grows.
 ///
 /// # Errors
 /// As of [`gunzip`]; [`InflateError::OutOfMemory`] where they may not be taken.

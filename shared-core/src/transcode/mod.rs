@@ -35,7 +35,7 @@ use crate::negotiate::accept::{Accept, Wish};
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
 
-pub use self::stage::{Made, Transcoder};
+pub use self::stage::{Made, MayTake, Transcoder};
 pub use self::submitted::Submitted;
 pub use self::why::Why;
 

@@ -13,6 +13,9 @@ use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
 use crate::ssz::{Flags, Fork, Form, Parts, Preset, Schema, ToJson, ToSsz, TypeId};
 
+/// Whether a buffer may become so many bytes long.
+pub type MayTake<'a> = &'a mut dyn FnMut(usize) -> bool;
+
 /// JSON is written in pieces of so many bytes.
 const PIECE: usize = 16 << 10;
 
@@ -245,22 +248,24 @@ impl Transcoder {
     }
 
     /// The body has ended; `all` is what came, if it [is wanted](Self::wants_all).
+    /// `may_take` is called with the length of what is made before that is allocated or
+    /// grows.
     ///
     /// # Errors
-    /// It was no whole value, or names another fork than its head.
-    pub fn finish(self, all: &[u8]) -> Result<Made, Why> {
+    /// It was no whole value, or names another fork than its head; or memory is refused.
+    pub fn finish(self, all: &[u8], may_take: MayTake<'_>) -> Result<Made, Why> {
         let reader = match self.way {
             Way::ToSsz(reader) => reader,
             Way::ToJson(schema, ty, _) => {
                 let is_it = |(gives, root)| root::has((schema, ty), all, gives, &root);
                 return Ok(Made {
                     is_asked_for: self.root.is_none_or(is_it),
-                    ..json(schema, ty, self.fork, all)?
+                    ..json(schema, ty, self.fork, all, may_take)?
                 });
             }
             Way::Reply(format, preset, _) => {
                 return Ok(Made {
-                    body: status::result(preset, &self.id, format, all)?.into(),
+                    body: status::result(preset, &self.id, format, all, may_take)?.into(),
                     format,
                     fork: None,
                     flags: Flags::default(),
@@ -271,7 +276,7 @@ impl Transcoder {
             Way::Updates(format, chain, _) => {
                 let body = match format {
                     Format::Ssz => updates::to_ssz(&chain, self.max_size, all)?,
-                    Format::Json => updates::to_json(&chain, all)?,
+                    Format::Json => updates::to_json(&chain, all, may_take)?,
                 };
                 return Ok(Made {
                     body: body.into(),
@@ -333,10 +338,15 @@ fn updates_of(to: Format, came: u64) -> usize {
 
 /// The value in an envelope. It does not say whether it is final, which SSZ does
 /// not either.
-fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> Result<Made, Why> {
+fn json(
+    schema: &'static Schema,
+    ty: TypeId,
+    fork: Option<Fork>,
+    ssz: &[u8],
+    may_take: MayTake<'_>,
+) -> Result<Made, Why> {
     let mut body = Vec::new();
-    let likely = json_of(ssz.len() as u64);
-    body.try_reserve(likely).map_err(|_| Why::Memory)?;
+    make_room(&mut body, json_of(ssz.len() as u64), may_take)?;
     body.push(b'{');
     if let Some(fork) = fork {
         body.extend_from_slice(b"\"version\":\"");
@@ -344,7 +354,7 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
         body.extend_from_slice(b"\",");
     }
     body.extend_from_slice(b"\"data\":");
-    write_json(schema, ty, ssz, &mut body)?;
+    write_json(schema, ty, ssz, &mut body, may_take)?;
     body.push(b'}');
     Ok(Made {
         body: body.into(),
@@ -362,25 +372,45 @@ pub(super) fn write_json(
     ty: TypeId,
     ssz: &[u8],
     body: &mut Vec<u8>,
+    may_take: MayTake<'_>,
 ) -> Result<(), Why> {
     let writer = ToJson::new(schema, ty, ssz)?;
-    let likely = json_of(ssz.len() as u64);
-    body.try_reserve(likely).map_err(|_| Why::Memory)?;
-    write(writer, body)
+    if body.capacity() == 0 {
+        make_room(body, json_of(ssz.len() as u64), may_take)?;
+    }
+    write(writer, body, may_take)
 }
 
 /// The same of one that is written already, in part or not.
-pub(super) fn write(mut writer: ToJson<'_, &[u8]>, body: &mut Vec<u8>) -> Result<(), Why> {
+pub(super) fn write(
+    mut writer: ToJson<'_, &[u8]>,
+    body: &mut Vec<u8>,
+    may_take: MayTake<'_>,
+) -> Result<(), Why> {
     const _: () = assert!(PIECE >= MIN_ROOM);
     let mut piece = [0; PIECE];
     loop {
         let written = writer.write(&mut piece)?;
-        body.try_reserve(written + 1).map_err(|_| Why::Memory)?;
+        make_room(body, written + 1, may_take)?;
         if written == 0 {
             return Ok(());
         }
         body.extend_from_slice(&piece[..written]);
     }
+}
+
+/// Makes room for `more` bytes, by at least a quarter of what there is.
+fn make_room(body: &mut Vec<u8>, more: usize, may_take: MayTake<'_>) -> Result<(), Why> {
+    let needed = body.len().saturating_add(more);
+    if needed <= body.capacity() {
+        return Ok(());
+    }
+    let room = needed.max(body.capacity() + body.capacity() / 4);
+    if !may_take(room) {
+        return Err(Why::Memory);
+    }
+    let more = room - body.len();
+    body.try_reserve_exact(more).map_err(|_| Why::Memory)
 }
 
 /// The fork that a header field or an envelope names.

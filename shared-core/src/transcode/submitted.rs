@@ -1,6 +1,6 @@
 //! Bodies of requests that are SSZ, for a node that takes JSON only (beacon-APIs).
 
-use super::stage::{bool_of, fork_of, named_type, write_json};
+use super::stage::{bool_of, fork_of, named_type, write_json, MayTake};
 use super::why::Why;
 use super::VERSION;
 use crate::beacon;
@@ -129,14 +129,20 @@ impl Submitted {
         self.name
     }
 
-    /// The body as JSON, which has no envelope.
+    /// The body as JSON, which has no envelope. `may_take` is called with its length before
+    /// it is allocated or grows.
     ///
     /// # Errors
     /// It is no value of its type in its fork.
-    pub fn to_json(self, preset: Preset, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+    pub fn to_json(
+        self,
+        preset: Preset,
+        ssz: &[u8],
+        may_take: MayTake<'_>,
+    ) -> Result<Vec<u8>, Why> {
         let (schema, ty) = named_type(self.name, self.fork, preset)?;
         let mut body = Vec::new();
-        write_json(schema, ty, ssz, &mut body)?;
+        write_json(schema, ty, ssz, &mut body, may_take)?;
         Ok(body)
     }
 }

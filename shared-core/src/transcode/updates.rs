@@ -6,7 +6,7 @@
 //! A node gives 128 at most, of some 60 KB in JSON, so they are read when all are there.
 
 use super::chain::{Chain, Digests};
-use super::stage::{fork_of, named_type, write_json};
+use super::stage::{fork_of, named_type, write_json, MayTake};
 use super::why::Why;
 use crate::jsonrpc::scan::{ScanError, Scanner};
 use crate::ssz::{select, version, Error, Fork, Form, Preset, Schema, ToSsz, TypeId};
@@ -72,7 +72,7 @@ fn slot_of(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
 }
 
 /// JSON of octets.
-pub(super) fn to_json(chain: &Chain, octets: &[u8]) -> Result<Vec<u8>, Why> {
+pub(super) fn to_json(chain: &Chain, octets: &[u8], may_take: MayTake<'_>) -> Result<Vec<u8>, Why> {
     let digests = digests_of(chain)?;
     let mut body = Vec::new();
     body.try_reserve(octets.len()).map_err(|_| Why::Memory)?;
@@ -94,7 +94,7 @@ pub(super) fn to_json(chain: &Chain, octets: &[u8]) -> Result<Vec<u8>, Why> {
         let fork = digests.fork(*digest).ok_or(Why::Digest(*digest))?;
         let (schema, ty) = named_type(UPDATE, fork, chain.preset)?;
         open(&mut body, fork, number > 0)?;
-        let written = write_json(schema, ty, update, &mut body);
+        let written = write_json(schema, ty, update, &mut body, may_take);
         written.map_err(|why| inside(why, number))?;
         // write_json leaves room for one
         body.push(b'}');
@@ -136,9 +136,13 @@ mod tests {
 
     use serde_json::{json, Value};
 
-    use super::{to_json, to_ssz, Chain, Why};
+    use super::{to_ssz, Chain, Why};
     use crate::ssz::{Fork, Preset};
     use crate::transcode::chain::Spec;
+
+    fn to_json(chain: &Chain, octets: &[u8]) -> Result<Vec<u8>, Why> {
+        super::to_json(chain, octets, &mut |_| true)
+    }
 
     const FORKS: [&str; 3] = ["altair", "capella", "fulu"];
 

@@ -9,10 +9,15 @@ use std::sync::atomic::Ordering;
 
 #[cfg(feature = "store")]
 use super::wire;
-use super::{Entry, IdPlace};
+use super::{Entry, IdPlace, Payload};
 use crate::cache::reason::Reason;
 use crate::gzip::inflate::{gunzip, InflateError};
 use crate::jsonrpc::response::{self, Outcome, Response};
+use crate::memory::Budget;
+
+/// Memory to read shorter answers is not reserved: no more of them are read at once than
+/// there are threads. Bytes.
+const SHORT: usize = 4 << 20;
 
 /// What stands for the id while an answer is read.
 const ANY_ID: &[u8] = b"0";
@@ -47,6 +52,30 @@ impl Entry {
             self.unread.store(false, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Checks as [`check`](Self::check) does, with the memory for it reserved in `budget`, of
+    /// which at most `limit` bytes may be in use.
+    ///
+    /// # Errors
+    /// As of [`check`](Self::check); [`Reason::Memory`] where there is no room, too.
+    pub fn check_within(&self, budget: &Budget, limit: usize) -> Result<(), Reason> {
+        if !self.is_unread() {
+            return Ok(());
+        }
+        let coded = match &self.payload {
+            Payload::Raw(_) => 0,
+            Payload::Open(open) => open.bytes.len(),
+        };
+        let plain = usize::try_from(self.length(ANY_ID)).map_err(|_| Reason::Memory)?;
+        let _memory = match plain {
+            0..SHORT => None,
+            _ => {
+                let needed = plain.saturating_add(coded);
+                Some(budget.reserve(needed, limit).ok_or(Reason::Memory)?)
+            }
+        };
+        self.check()
     }
 
     fn read(&self) -> Result<(), Reason> {

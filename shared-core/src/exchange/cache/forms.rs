@@ -58,7 +58,8 @@ pub(in crate::exchange) fn say_the_same(
                 let made = Transcoder::new(gives, Format::Ssz, chain, max_ssz, fields);
                 let mut made = made.ok()?;
                 made.feed(&plain).ok()?;
-                let mut body = made.finish(&plain).ok()?.body;
+                let may_take = &mut |room| room as u64 <= max_ssz;
+                let mut body = made.finish(&plain, may_take).ok()?.body;
                 body.in_order()?;
                 Some(Bytes::from(body.into_pieces().0))
             }

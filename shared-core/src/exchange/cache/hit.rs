@@ -67,7 +67,9 @@ impl Exchange {
         asked: &Asked<'_>,
         borrowed: Borrowed,
     ) -> Option<Box<Answer>> {
-        if let Err(reason) = entry.check() {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let checked = entry.check_within(&self.config.process.budget, limit);
+        if let Err(reason) = checked {
             self.throw_away(key, entry, reason, asked.now);
             return None;
         }
@@ -313,7 +315,7 @@ impl Exchange {
         let mut answer = Box::new(Answer {
             status: meta.status,
             stored: Some(body.unwrap_or_default()),
-            _borrowed: borrowed,
+            borrowed,
             ..Answer::default()
         });
         self.finish_resource(&mut answer, entry, asked);

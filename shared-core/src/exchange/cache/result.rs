@@ -89,7 +89,9 @@ impl Exchange {
                 return Err(Why::Memory);
             }
         }
-        let mut result = stage.finish(&[])?.body;
+        let mut result = stage
+            .finish(&[], &mut |room| memory.grow_to(room, limit))?
+            .body;
         result.in_order().ok_or(Why::Memory)?;
         Ok((result.into_pieces().0, memory))
     }

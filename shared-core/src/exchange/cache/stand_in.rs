@@ -205,7 +205,10 @@ impl Exchange {
             asked.now = failed.now;
         }
         let is_too_long = self.is_too_long_to_give(entry, id);
-        if self.allows(Event::Replace).is_err() || !entry.stands() || is_too_long {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let budget = &self.config.process.budget;
+        let stands = entry.check_within(budget, limit).is_ok();
+        if self.allows(Event::Replace).is_err() || !stands || is_too_long {
             return false;
         }
         let answer = self.respond_with(entry, id, &asked, Borrowed::default());

@@ -6,7 +6,7 @@ use crate::coded::BodyCoding;
 use crate::mode::Mode;
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
-use crate::transcode::stage::write_json;
+use crate::transcode::stage::{write_json, MayTake};
 use crate::transcode::{Why, TYPE};
 
 /// A request of the route: the fork that its payload is of, or what is wrong with it.
@@ -84,13 +84,19 @@ impl Asked {
         }
     }
 
-    /// The call that says the same.
+    /// The call that says the same. `may_take` is called with its length before it is
+    /// allocated or grows.
     ///
     /// # Errors
     /// What is wrong with the request, or with its body.
-    pub fn to_call(&self, preset: Preset, ssz: &[u8]) -> Result<Vec<u8>, (Problem, Mode)> {
+    pub fn to_call(
+        &self,
+        preset: Preset,
+        ssz: &[u8],
+        may_take: MayTake<'_>,
+    ) -> Result<Vec<u8>, (Problem, Mode)> {
         let fork = self.0.clone()?;
-        call(fork, preset, ssz).map_err(|why| wrong(why, fork.envelope()))
+        call(fork, preset, ssz, may_take).map_err(|why| wrong(why, fork.envelope()))
     }
 }
 
@@ -117,15 +123,15 @@ pub fn base(target: &[u8]) -> Option<Vec<u8>> {
     base.ends_with(b"/").then(|| [base, query].concat())
 }
 
-fn call(fork: Fork, preset: Preset, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+fn call(fork: Fork, preset: Preset, ssz: &[u8], may_take: MayTake<'_>) -> Result<Vec<u8>, Why> {
     // the same in each fork of the consensus layer
     let schema = Schema::of(ssz::Fork::Phase0, preset);
     let ty = schema.find(fork.envelope()).ok_or(Why::Failed)?;
     check(schema, ty, ssz)?;
     let mut call = Vec::new();
-    let put = |name: &str, call: &mut Vec<u8>| {
+    let mut put = |name: &str, call: &mut Vec<u8>| {
         let (ty, range) = select(schema, ty, ssz, name)?;
-        write_json(schema, ty, &ssz[range], call)
+        write_json(schema, ty, &ssz[range], call, may_take)
     };
     append(
         &mut call,
@@ -205,7 +211,9 @@ mod tests {
         let fork = ("Eth-Execution-Version", "amsterdam");
         let status = |fields: &[(&str, &str)]| {
             let asked = read(ROUTE, fields)?;
-            let wrong = asked.to_call(Preset::Mainnet, b"").unwrap_err();
+            let wrong = asked
+                .to_call(Preset::Mainnet, b"", &mut |_| true)
+                .unwrap_err();
             Some(wrong.0.status())
         };
         // nothing but the body
@@ -234,7 +242,9 @@ mod tests {
             assert_eq!(status(&coded), Some(expected), "{coding}");
             let fields = coded.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
             let asked = Asked::read(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
-            let (problem, _) = asked.to_call(Preset::Mainnet, b"").unwrap_err();
+            let (problem, _) = asked
+                .to_call(Preset::Mainnet, b"", &mut |_| true)
+                .unwrap_err();
             assert_eq!(problem.status(), 415, "{coding}");
         }
         let ours = ("Sszip-Type", "PayloadStatusWithWitness;v=1");
@@ -313,7 +323,7 @@ mod tests {
             let ty = schema.find(fork.envelope()).unwrap();
             let ssz = to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
             let asked = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
-            let call = asked.to_call(Preset::Mainnet, &ssz).unwrap();
+            let call = asked.to_call(Preset::Mainnet, &ssz, &mut |_| true).unwrap();
             // and back
             let method = format!("engine_newPayloadWithWitnessV{version}");
             let called = Called::of(method.as_bytes(), Some(fork)).unwrap();
@@ -322,7 +332,9 @@ mod tests {
             let call: Value = serde_json::from_slice(&call).unwrap();
             let expected = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
             assert_eq!(call, expected, "{name}");
-            let (problem, _) = asked.to_call(Preset::Mainnet, &ssz[1..]).unwrap_err();
+            let (problem, _) = asked
+                .to_call(Preset::Mainnet, &ssz[1..], &mut |_| true)
+                .unwrap_err();
             assert_eq!(problem.status(), 400);
         }
     }

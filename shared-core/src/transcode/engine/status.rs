@@ -3,7 +3,7 @@
 
 use crate::ssz::schema::OFFSET;
 use crate::ssz::{self, check, select, Preset, Schema, ToJson};
-use crate::transcode::stage::{json_of, write};
+use crate::transcode::stage::{json_of, write, MayTake};
 use crate::transcode::{Format, Why};
 
 /// So much room is left before the SSZ of JSON-RPC's, for the route's is longer.
@@ -48,7 +48,13 @@ pub fn nest(ssz: &mut [u8]) -> Option<()> {
 ///
 /// # Errors
 /// It is none, or there is no memory for it.
-pub fn result(preset: Preset, id: &[u8], format: Format, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+pub fn result(
+    preset: Preset,
+    id: &[u8],
+    format: Format,
+    ssz: &[u8],
+    may_take: MayTake<'_>,
+) -> Result<Vec<u8>, Why> {
     // the same in each fork of the consensus layer
     let schema = Schema::of(ssz::Fork::Phase0, preset);
     let first = ssz.first_chunk().copied().map(u32::from_le_bytes);
@@ -83,11 +89,19 @@ pub fn result(preset: Preset, id: &[u8], format: Format, ssz: &[u8]) -> Result<V
         result.extend_from_slice(witness);
         return Ok(result);
     }
-    reserve(&mut result, json_of(ssz.len() as u64) + id.len())?;
+    let likely = json_of(ssz.len() as u64).saturating_add(id.len());
+    if !may_take(likely) {
+        return Err(Why::Memory);
+    }
+    reserve(&mut result, likely)?;
     for part in [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":"] {
         result.extend_from_slice(part);
     }
-    write(ToJson::new(schema, status_type, status)?, &mut result)?;
+    write(
+        ToJson::new(schema, status_type, status)?,
+        &mut result,
+        may_take,
+    )?;
     // its fields are the result's
     result.pop();
     result.extend_from_slice(b",\"witness\":");
@@ -95,6 +109,7 @@ pub fn result(preset: Preset, id: &[u8], format: Format, ssz: &[u8]) -> Result<V
     write(
         ToJson::new(schema, ty, witness)?.with_rlp_keys(),
         &mut result,
+        may_take,
     )?;
     reserve(&mut result, 2)?;
     result.extend_from_slice(b"}}");
@@ -111,12 +126,16 @@ pub fn other_blobs(id: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{nest, result, LEAD};
+    use super::{nest, LEAD};
     use crate::ssz::{check, to_json, to_ssz, Fork, Preset, Schema};
-    use crate::transcode::Format;
+    use crate::transcode::{Format, Why};
 
     const KEYS: &str = "0xcec1c0c7821234837890abc281ffc0";
     const WITNESS: &str = "0xcdc1c0c7821234837890abc281ff";
+
+    fn result(preset: Preset, id: &[u8], format: Format, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+        super::result(preset, id, format, ssz, &mut |_| true)
+    }
 
     #[test]
     fn both_have_the_same_parts() {

@@ -17,7 +17,7 @@ use crate::cache::resource::{other_form, tag_of};
 use crate::cache::Key;
 use crate::exchange::cache::forms::say_the_same;
 use crate::exchange::head::{is_bytewise, Coding};
-use crate::gzip::inflate;
+use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_length;
 use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::ids::{by_id, counted};
@@ -26,11 +26,14 @@ use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::shallow::is_shallow;
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{Made, VERSION};
+use crate::transcode::{Made, Transcoder, Why, VERSION};
 
 /// Answers of at least so many bytes are not read strictly before they are
 /// asked for again. Below, reading takes two microseconds at the most.
 const UNREAD: usize = 8 << 10;
+
+/// A body is transcoded in pieces of so many bytes, and memory is accounted after each.
+const PIECE: usize = 64 << 10;
 
 impl Fill {
     /// Makes entries of the body that was collected. May take milliseconds
@@ -45,7 +48,11 @@ impl Fill {
                 body = plain;
                 self.decoded();
             }
-            self.build_of(&body, &mut Vec::new());
+            // the entry is coded beside it
+            match self.may_take(body.capacity(), body.len()) {
+                true => self.build_of(&body, &mut Vec::new()),
+                false => self.refused = Some(Reason::Memory),
+            }
         }
         self.compare();
     }
@@ -56,21 +63,28 @@ impl Fill {
             What::Resource(resource) => resource.transcoder.take(),
             What::Call(_) | What::Batch(_) => None,
         };
-        let Some(mut transcoder) = transcoder else {
+        let Some(transcoder) = transcoder else {
             self.build_from(body, room);
             return;
         };
-        let made = match transcoder.feed(body) {
-            Ok(()) => transcoder.finish(body),
-            Err(why) => Err(why),
-        };
-        match made {
+        match self.transcode(transcoder, body) {
             Ok(mut made) => self.build_transcoded(&mut made, room),
             Err(why) => {
                 self.built = true;
                 self.refused = Some(why.reason());
             }
         }
+    }
+
+    /// Transcodes a whole body. Memory is reserved before it is allocated.
+    fn transcode(&mut self, mut transcoder: Box<Transcoder>, body: &[u8]) -> Result<Made, Why> {
+        for piece in body.chunks(PIECE) {
+            transcoder.feed(piece)?;
+            if !self.may_take(body.len(), transcoder.room()) {
+                return Err(Why::Memory);
+            }
+        }
+        transcoder.finish(body, &mut |room| self.may_take(body.len(), room))
     }
 
     /// Makes an entry of what was made of a body.
@@ -110,12 +124,18 @@ impl Fill {
 
     /// What was collected as it went to the client, coded.
     pub(in crate::exchange) fn gunzip(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
+        // what has several members may be longer, and is not worth a second pass
         let length = inflate::claimed_length(coded);
-        let needed = coded.len().checked_add(length)?;
-        let is_there = length <= self.settings.max_entry
-            && memory::is_there(needed)
-            && self.reservation.as_mut()?.grow_to(needed, self.limit);
-        inflate::gunzip(coded, length).ok().filter(|_| is_there)
+        if length > self.settings.max_entry {
+            self.refused = Some(Reason::Length);
+            return None;
+        }
+        let decoded =
+            inflate::gunzip_within(coded, length, |room| self.may_take(coded.len(), room));
+        if let Err(InflateError::OutOfMemory) = decoded {
+            self.refused = Some(Reason::Memory);
+        }
+        decoded.ok()
     }
 
     /// The same of a body, unless that was tried.

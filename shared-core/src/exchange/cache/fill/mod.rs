@@ -177,25 +177,40 @@ impl Fill {
         budget: &Budget,
         limit: usize,
     ) -> bool {
-        if memory::is_short()
-            || self.is_beyond(piece.len())
-            || self.collected.try_reserve(piece.len()).is_err()
-        {
+        if memory::is_short() || self.is_beyond(piece.len()) {
             return false;
         }
         self.limit = limit;
-        let taken = self.collected.capacity();
+        let length = self.collected.len() + piece.len();
+        let room = match self.collected.capacity() {
+            enough if enough >= length => enough,
+            little => length.max(little.saturating_mul(2).min(self.settings.max_entry)),
+        };
         let reserved = match &mut self.reservation {
-            Some(reservation) => reservation.grow_to(taken, limit),
+            Some(reservation) => reservation.grow_to(room, limit),
             None => {
-                self.reservation = budget.reserve(taken, limit);
+                self.reservation = budget.reserve(room, limit);
                 self.reservation.is_some()
             }
         };
-        if reserved {
-            self.collected.extend_from_slice(piece);
+        let more = room - self.collected.len();
+        if !reserved || self.collected.try_reserve_exact(more).is_err() {
+            return false;
         }
-        reserved
+        self.collected.extend_from_slice(piece);
+        true
+    }
+
+    /// Whether `bytes` more than the collected body may be allocated. Where a body is
+    /// built that was not collected its exchange has reserved memory for it, and the limit
+    /// is `cache_max_entry`.
+    fn may_take(&mut self, beside: usize, bytes: usize) -> bool {
+        let needed = beside.saturating_add(bytes);
+        let has_room = match &mut self.reservation {
+            Some(reservation) => reservation.grow_to(needed, self.limit),
+            None => bytes <= self.settings.max_entry,
+        };
+        has_room && memory::is_there(bytes)
     }
 
     /// Why there is nothing to store, once that was tried.

@@ -1,0 +1,178 @@
+//! Peak memory of what is decoded: bodies that claim or become more than `memory` never
+//! make the process allocate more than that, whichever way and coding they come.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::Write;
+use std::sync::Arc;
+
+use sszip_core::allocator::faulty::most_of;
+use sszip_core::cache::process::wake::Queue;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::memory::Budget;
+
+#[path = "support/driven.rs"]
+mod driven;
+use driven::{ran, stored, through, End};
+
+const MIB: usize = 1 << 20;
+const MEMORY: usize = 8 * MIB;
+/// For coders, tables and all that is not counted.
+const SLACK: usize = 4 * MIB;
+/// What a bomb becomes.
+const BOMB: usize = 64 * MIB;
+
+fn config(lines: &[&str]) -> Arc<Config> {
+    let mut directives = Directives::default();
+    let all = [
+        "enable on",
+        "cache on",
+        "memory 8m",
+        "max_oneshot 1g",
+        "ssz on",
+    ];
+    for line in all.iter().chain(lines) {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives.set(name, &values).unwrap();
+    }
+    let config = directives.resolve(Budget::new());
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    config.process.shared.event_loop(Arc::new(Queue::default()));
+    Arc::new(config)
+}
+
+/// One gzip member of `before`, as many zeros as a bomb has, and `after`.
+fn gzip(before: &[u8], zeros: usize, after: &[u8]) -> Vec<u8> {
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    coder.write_all(before).unwrap();
+    let piece = vec![b'0'; MIB];
+    for _ in 0..zeros / MIB {
+        coder.write_all(&piece).unwrap();
+    }
+    coder.write_all(after).unwrap();
+    coder.finish().unwrap()
+}
+
+fn zstd(zeros: usize) -> Vec<u8> {
+    let mut coder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    coder.write_all(CALL_BEGINS).unwrap();
+    let piece = vec![b'0'; MIB];
+    for _ in 0..zeros / MIB {
+        coder.write_all(&piece).unwrap();
+    }
+    coder.write_all(b"\"]}").unwrap();
+    coder.finish().unwrap()
+}
+
+const ANSWER_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":"0x"#;
+const CALL_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getCode","params":["0x"#;
+const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionByHash","params":["0x0000000000000000000000000000000000000000000000000000000000000001"]}"#;
+
+/// Bombs of an answer: one member, several, and trailers that lie about the length.
+fn bombs() -> Vec<Vec<u8>> {
+    let one = gzip(ANSWER_BEGINS, BOMB, b"\"}");
+    let several = [gzip(ANSWER_BEGINS, BOMB, b""), gzip(b"\"}", 0, b"")].concat();
+    let claims = |bomb: &[u8], length: u32| {
+        let (body, _) = bomb.split_last_chunk::<4>().unwrap();
+        [body, &length.to_le_bytes()].concat()
+    };
+    let more = claims(&one, u32::MAX);
+    let less = claims(&one, 100);
+    vec![one, several, more, less]
+}
+
+/// An exchange of a client that accepts `accept`, with an answer of the node.
+fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], answer: &[u8]) {
+    let mut driver = Driver::new(Arc::clone(config));
+    let text = std::str::from_utf8(coded).unwrap();
+    let fields = [
+        ("Content-Type", "application/json"),
+        ("Accept-Encoding", accept),
+        ("Content-Encoding", text),
+    ];
+    let fields = fields.iter().filter(|(_, value)| !value.is_empty());
+    let head = RequestHead {
+        method: b"POST",
+        target: b"/",
+        fields: fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+    };
+    driver.request_head(head).unwrap();
+    driver.need(BodyLength::Known(request.len() as u64));
+    let asked = Asked {
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let step = driver.look_up(Some(request), asked).unwrap();
+    if !matches!(
+        ran(&mut driver, step),
+        Step::Forward | Step::ForwardRewritten
+    ) {
+        return;
+    }
+    let fields: [(&[u8], &[u8]); 2] = [
+        (b"Content-Type", b"application/json"),
+        (b"Content-Encoding", b"gzip"),
+    ];
+    let step = driver.response_head(ResponseHead {
+        status: 200,
+        content_length: Some(answer.len() as u64),
+        fields: fields.into_iter(),
+        delimited: true,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+        now: 1,
+    });
+    // whatever comes of it
+    let _ = through(
+        &mut driver,
+        step.unwrap(),
+        answer.chunks(64 << 10),
+        End::Whole,
+    );
+    stored(&mut driver, 1);
+    drop(driver);
+    assert_eq!(config.process.budget.used(), 0);
+}
+
+#[test]
+fn gzip_answers_never_take_more_than_memory() {
+    let bombs = bombs();
+    for (bomb, answer) in bombs.iter().enumerate() {
+        for line in ["cache_max_entry 1m", "cache_max_entry 512m"] {
+            for accept in ["gzip", "identity", ""] {
+                let run = || answered(&config(&[line]), accept, CALL, b"", answer);
+                // coders are made once for a thread
+                run();
+                let peak = most_of(run);
+                assert!(
+                    peak <= MEMORY + SLACK,
+                    "bomb {bomb}, {line}, accepts {accept:?}: {peak} bytes"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn coded_requests_never_take_more_than_memory() {
+    let bombs = [
+        ("gzip", gzip(CALL_BEGINS, BOMB, b"\"]}")),
+        ("zstd", zstd(BOMB)),
+    ];
+    for (coding, request) in &bombs {
+        for line in ["cache_max_request 16k", "cache_max_request 64m"] {
+            let none = gzip(b"", 0, b"");
+            let coding = coding.as_bytes();
+            let run = || answered(&config(&[line]), "gzip", request, coding, &none);
+            run();
+            let peak = most_of(run);
+            assert!(peak <= MEMORY + SLACK, "{line}: {peak} bytes");
+        }
+    }
+}
