@@ -135,6 +135,12 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize, limit: usize) -> bool {
+        self.take_leaving(bytes, limit, 0)
+    }
+
+    /// Takes `bytes`, unless less than `left` of `limit` would then be free.
+    fn take_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
+        let limit = limit.saturating_sub(left);
         let more = |used: usize| used.checked_add(bytes).filter(|total| *total <= limit);
         let used = &self.0.bytes;
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
@@ -160,6 +166,18 @@ impl Reservation {
     pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let grows = self.budget.take(more, limit);
+        if grows {
+            self.bytes += more;
+        }
+        grows
+    }
+
+    /// Grows as [`grow_to`](Self::grow_to) does, unless less than `bytes` would then be
+    /// free for all others: one holder gets half of the memory at most, and each of `n`
+    /// equal holders one part of `n + 1`.
+    pub fn grow_to_share(&mut self, bytes: usize, limit: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let grows = more == 0 || self.budget.take_leaving(more, limit, bytes);
         if grows {
             self.bytes += more;
         }
@@ -252,6 +270,21 @@ mod tests {
         assert_eq!(budget.used(), 100);
         drop(held);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn holders_with_a_share_always_leave_as_much_as_each_has() {
+        let budget = Budget::new();
+        let mut holders: Vec<_> = (0..17).map(|_| budget.reserve(0, 1800).unwrap()).collect();
+        assert!(holders[0].grow_to_share(900, 1800) && !holders[0].grow_to_share(901, 1800));
+        holders[0].shrink_to(0);
+        for bytes in 1..=1000 {
+            for holder in &mut holders {
+                holder.grow_to_share(bytes, 1800);
+            }
+        }
+        assert!(holders.iter().all(|holder| holder.bytes() == 100));
+        assert_eq!(budget.used(), 1700);
     }
 
     #[test]

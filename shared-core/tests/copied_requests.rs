@@ -97,17 +97,22 @@ fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let mut first = asked();
     // twice of what there is, and no more than what is looked up
-    assert_eq!(first.may_keep(1000, false), Some(2000));
-    assert_eq!(used(), 0); // it is short
-    assert_eq!(first.may_keep(80 << 10, false), Some(160 << 10));
-    assert_eq!(first.may_keep(160 << 10, false), Some(200 << 10));
-    assert_eq!(used(), 200 << 10);
-    assert_eq!(first.may_keep((200 << 10) + 1, false), None);
+    let unknown = BodyLength::Unknown;
+    assert_eq!(first.may_keep(1000, unknown), Some(2000));
+    assert_eq!(used(), 1000);
+    assert_eq!(first.may_keep(80 << 10, unknown), Some(160 << 10));
+    assert_eq!(first.may_keep(160 << 10, unknown), Some(200 << 10));
+    assert_eq!(used(), 160 << 10);
+    assert_eq!(first.may_keep((200 << 10) + 1, unknown), None);
     let mut second = asked();
-    assert_eq!(second.may_keep(150 << 10, true), Some(150 << 10));
-    // memory is short
+    assert_eq!(
+        second.may_keep(150 << 10, BodyLength::Known(200 << 10)),
+        Some(200 << 10)
+    );
+    assert_eq!(used(), 310 << 10);
+    // less would be left than it has
     let mut third = asked();
-    assert_eq!(third.may_keep(180 << 10, true), None);
+    assert_eq!(third.may_keep(100 << 10, unknown), None);
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
         let step = driver.look_up(None, Asked::default()).unwrap();
@@ -118,6 +123,57 @@ fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
     let body = call("eth_chainId", 100_000);
     assert!(second.look_up(Some(&body), Asked::default()).is_ok());
     assert_eq!(used(), 0);
+}
+
+#[test]
+fn announced_lengths_reserve_nothing() {
+    let config = config(&[
+        ("cache", "on"),
+        ("cache_max_request", "16m"),
+        ("memory", "16m"),
+    ]);
+    let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
+    let announced = BodyLength::Known(16 << 20);
+    let mut stalled: Vec<Driver> = (0..17).map(|_| asked()).collect();
+    for driver in &mut stalled {
+        assert_eq!(driver.may_keep(0, announced), Some(16 << 20));
+        assert_eq!(driver.may_keep(1, announced), Some(16 << 20));
+    }
+    assert_eq!(config.process.budget.used(), 17);
+    let mut other = asked();
+    let length = BodyLength::Known(300_000);
+    assert_eq!(other.may_keep(200_000, length), Some(300_000));
+    assert!(other.take_room(300_000));
+    // what is longer than what is ever read is known at the head
+    let mut longer = asked();
+    assert_eq!(longer.may_keep(0, BodyLength::Known((16 << 20) + 1)), None);
+}
+
+#[test]
+fn requests_under_way_leave_room_for_another_one() {
+    let config = config(&[
+        ("cache", "on"),
+        ("cache_max_request", "16m"),
+        ("memory", "16m"),
+    ]);
+    let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
+    let mut senders: Vec<Driver> = (0..40).map(|_| asked()).collect();
+    let mut refused = 0;
+    for came in (1_u64..=150).map(|piece| piece * 100_000) {
+        senders.retain_mut(|driver| {
+            let keeps = driver.may_keep(came, BodyLength::Unknown).is_some();
+            refused += usize::from(!keeps);
+            keeps
+        });
+        assert!(config.process.budget.used() <= 16 << 20);
+        let mut other = asked();
+        assert!(
+            other.may_keep(200_000, BodyLength::Unknown).is_some(),
+            "{came}"
+        );
+        assert!(other.take_room(200_000), "{came}");
+    }
+    assert!(refused > 30);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use sszip_core::cache::stale::Failure;
-use sszip_core::exchange::drive::{Driver, Job, Lack, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, Job, Lack, Step};
 use sszip_core::exchange::HeadEdit;
 use sszip_core::variable::Variable;
 
@@ -105,6 +105,8 @@ const TRAILERS: u64 = 1 << 60;
 pub struct Exchange {
     state: State,
     driver: Option<Driver>,
+    /// The length of the request's body, as its head announces it.
+    announced: BodyLength,
     /// The number of the client's connection, on which an answer may wait to be sent.
     connection: u64,
     follows_unsent: bool,
@@ -147,6 +149,7 @@ impl Exchange {
         let (driver, own_fields) = redirect::begun();
         Self {
             state: State::Passing,
+            announced: BodyLength::Unknown,
             driver,
             connection: 0,
             follows_unsent: false,

@@ -76,11 +76,10 @@ impl Exchange {
             }
             Need::Body | Need::WholeBody => {
                 self.state = State::Reading;
-                match length {
-                    BodyLength::Known(length) if length > stream.buffer_limit() => {
-                        self.keep(stream, length, true)
-                    }
-                    _ => Act::Stop,
+                self.announced = length;
+                match self.keep(stream, 0) {
+                    Act::Keep => Act::Stop,
+                    act => act,
                 }
             }
         }
@@ -103,23 +102,21 @@ impl Exchange {
         let came = stream.pieces(BodyType::ReceivedRequest);
         let kept = stream.kept(&came);
         let length = (kept.len() + came.len()) as u64;
-        let is_longer = length > stream.buffer_limit();
         // Envoy puts it together if it goes on now, and would refuse it
         stream.raise_buffer_limit(length);
         if is_last {
             let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
             return self.look_up_pieces(stream, &pieces);
         }
-        match is_longer {
-            true => self.keep(stream, length, false),
-            false => Act::Keep,
-        }
+        self.keep(stream, length)
     }
 
-    /// More of the body is kept than Envoy would; or it is looked up without.
-    pub(super) fn keep(&mut self, stream: Stream, length: u64, is_all: bool) -> Act {
+    /// Envoy keeps the `came` bytes of the body that have come, if the driver has room for
+    /// them; otherwise the request is looked up without its body.
+    fn keep(&mut self, stream: Stream, came: u64) -> Act {
+        let announced = self.announced;
         let driver = self.driver.as_mut();
-        match driver.and_then(|driver| driver.may_keep(length, is_all)) {
+        match driver.and_then(|driver| driver.may_keep(came, announced)) {
             Some(bytes) => {
                 stream.raise_buffer_limit(bytes);
                 Act::Keep

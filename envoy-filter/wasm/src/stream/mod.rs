@@ -1,6 +1,7 @@
 //! A stream: what the proxy says of it goes to the core's driver, and what that says is
 //! done. Nothing is decided here.
 
+mod pieces;
 mod purge;
 pub mod redirect;
 mod request;
@@ -14,6 +15,7 @@ use proxy_wasm::types::{Action, BufferType, MapType};
 use sszip_core::exchange::drive::{Driver, Lack, Step};
 use sszip_core::variable::Variable;
 
+use self::pieces::Pieces;
 use crate::abi::{self, Head, Side};
 use crate::root::Root;
 use crate::timers::Due;
@@ -77,7 +79,7 @@ pub struct Exchange {
     body_length: usize,
     /// What has come of one that does not say how long it is: beside a long piece the
     /// proxy would refuse to keep it.
-    taken: Vec<u8>,
+    taken: Pieces,
     /// What follows that, and goes on with the next piece.
     rest: Vec<u8>,
     /// The proxy keeps what is put into the response's body: no more than its limit.
@@ -108,7 +110,7 @@ impl Handle {
             timer: 0,
             is_timed: false,
             body_length: 0,
-            taken: Vec::new(),
+            taken: Pieces::default(),
             rest: Vec::new(),
             is_kept: false,
             is_paced: false,

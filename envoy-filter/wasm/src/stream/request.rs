@@ -96,43 +96,53 @@ impl Exchange {
             return self.all_came(length);
         }
         match Head::of(HEAD).length() {
-            Some(_) => {
+            Some(announced) => {
                 self.body_length = length;
-                Act::Stop
+                match self.may_keep(length, BodyLength::Known(announced)) {
+                    true => Act::Stop,
+                    false => self.look_up(None),
+                }
             }
             None => self.take(length),
         }
+    }
+
+    /// Whether there is room for the bytes that have come.
+    fn may_keep(&mut self, came: usize, length: BodyLength) -> bool {
+        let driver = self.driver.as_mut();
+        driver.is_some_and(|driver| driver.may_keep(came as u64, length).is_some())
     }
 
     /// A piece of a body of unknown length. The next one may be as long as all that the
     /// proxy keeps, so that it must not have any of it.
     fn take(&mut self, length: usize) -> Act {
         let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
-        let is_too_long = self.is_too_long((self.taken.len() + length) as u64, limit / 2);
-        if is_too_long && self.taken.is_empty() {
+        let came = self.taken.length() + length;
+        let is_too_long =
+            self.is_too_long(came as u64, limit / 2) || !self.may_keep(came, BodyLength::Unknown);
+        if is_too_long && self.taken.length() == 0 {
             return self.look_up(None);
         }
         let piece = abi::buffer(REQUEST, length).filter(|piece| piece.len() == length);
-        let has_room = self.taken.try_reserve(length).is_ok();
-        let (Some(piece), true) = (piece, has_room) else {
+        let Some(piece) = piece.filter(|_| self.taken.has_room()) else {
             // there is no memory
-            abi::prepend(REQUEST, &std::mem::take(&mut self.taken));
+            self.taken.give_back();
             return self.look_up(None);
         };
+        abi::replace_buffer(REQUEST, b"");
         if is_too_long {
-            abi::replace_buffer(REQUEST, &std::mem::take(&mut self.taken));
+            self.taken.give_back();
             self.rest = piece;
             return self.look_up(None);
         }
-        self.taken.extend_from_slice(&piece);
-        abi::replace_buffer(REQUEST, b"");
+        self.taken.push(piece);
         Act::Stop
     }
 
     /// The last of it, `length` bytes, is with the proxy.
     fn all_came(&mut self, length: usize) -> Act {
-        self.body_length = length + self.taken.len();
-        if !self.taken.is_empty() && !abi::prepend(REQUEST, &std::mem::take(&mut self.taken)) {
+        self.body_length = length + self.taken.length();
+        if !self.taken.give_back() {
             return Act::Reset;
         }
         self.body_came()
@@ -155,9 +165,9 @@ impl Exchange {
         match self.state {
             State::Reading => {
                 // with the proxy is what it was told to keep
-                let kept = match self.taken.is_empty() {
-                    true => self.body_length,
-                    false => 0,
+                let kept = match self.taken.length() {
+                    0 => self.body_length,
+                    _ => 0,
                 };
                 self.all_came(kept)
             }

@@ -37,38 +37,36 @@ impl Driver {
         need
     }
 
-    /// For a host that has the request's body in memory until it is complete: how many
-    /// bytes it may keep of one that has `length`, or, unless that is `all`, more. They
-    /// count to `memory` until it was looked up. `None`: the body is too long, or there is
-    /// no room; the look-up is without it then.
-    pub fn may_keep(&mut self, length: u64, all: bool) -> Option<u64> {
+    /// For a host that keeps the request's body in memory until it is complete: how many
+    /// bytes it may keep of a body of `length`, of which `came` have come. These count to
+    /// `memory` until the body was looked up; bytes that are only announced do not. A body
+    /// beyond 64 KiB takes no more than it leaves free for all others. `None`: the body is
+    /// too long, or there is no room; the look-up is without it then.
+    pub fn may_keep(&mut self, came: u64, length: BodyLength) -> Option<u64> {
         let exchange = self.exchange.as_deref()?;
         let longest = match self.seeking {
             Seeking::Body { whole } => exchange.longest_request(whole),
             Seeking::Start | Seeking::Over => return None,
         };
-        if length > longest {
+        let may_become = match length {
+            BodyLength::Known(length) => length.max(came),
+            BodyLength::Unknown => came.saturating_mul(2).min(longest).max(came),
+        };
+        if may_become > longest {
             self.is_too_long = true;
             return None;
         }
-        let bytes = match all {
-            true => length,
-            false => length.saturating_mul(2).min(longest),
-        };
-        if bytes > SHORT_COPY as u64 {
-            let budget = &exchange.config.process.budget;
-            let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
-            let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let has_room = match &mut self.kept {
-                Some(kept) => kept.grow_to(wanted, limit),
-                None => {
-                    self.kept = budget.reserve(wanted, limit);
-                    self.kept.is_some()
-                }
-            };
-            self.lacks_room = !has_room || memory::is_short();
+        let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(came).unwrap_or(usize::MAX);
+        if self.kept.is_none() {
+            self.kept = exchange.config.process.budget.reserve(0, limit);
         }
-        (!self.lacks_room).then_some(bytes)
+        let has_room = self.kept.as_mut().is_some_and(|kept| match bytes {
+            0..=SHORT_COPY => kept.grow_to(bytes, limit),
+            _ => kept.grow_to_share(bytes, limit),
+        });
+        self.lacks_room = !has_room || memory::is_short();
+        (!self.lacks_room).then_some(may_become)
     }
 
     /// For a host whose proxy keeps the request's body until it is complete, up to
