@@ -104,6 +104,11 @@ impl Scope {
         self.namespace = self.bytes.len();
     }
 
+    /// The names of the fields that it varies on.
+    pub fn names(&self) -> Option<&Names> {
+        self.names.as_ref()
+    }
+
     /// The encoding of the namespace.
     pub fn namespace(&self) -> &[u8] {
         &self.bytes[..self.namespace]
@@ -202,7 +207,7 @@ pub fn name_of(encoding: &[u8]) -> Namespace {
 }
 
 /// Names of fields, in lower case and in order.
-pub(super) type Names = Arc<str>;
+pub type Names = Arc<str>;
 
 /// What stands between them: no name of a field has it.
 pub(super) const BETWEEN: char = '\n';

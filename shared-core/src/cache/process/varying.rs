@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::own::Own;
 use crate::cache::scope::{name_of, Names, Scope, BETWEEN};
 
-/// How many places may have answers that vary. Beyond it one is learnt anew for
-/// each that comes. With [`MOST_NAMES`] of them each the table takes 1.5 MB.
+/// How many places may have answers that vary. Beyond it each new place replaces one that
+/// was not looked up lately. With [`MOST_NAMES`] of them each the table takes 1.7 MB.
 const MOST_PLACES: usize = 4096;
 
 /// How long the names of the fields that a place's answers vary on may be,
@@ -35,7 +35,64 @@ pub enum Learnt {
 /// It is read at each look-up, and learns little: with several event loops each
 /// has a copy.
 #[derive(Debug, Default)]
-pub struct Varying(Own<HashMap<PlaceHash, Names>>);
+pub struct Varying(Own<Places>);
+
+/// A table of fixed size. Clients choose the names of places, so that a place which is in
+/// use must not be replaced by many that are looked up once: the policy is CLOCK.
+#[derive(Debug, Default)]
+struct Places {
+    places: HashMap<PlaceHash, Known>,
+    /// All of them, in the order in which they are looked at to be replaced.
+    clock: Vec<PlaceHash>,
+    hand: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    names: Names,
+    /// It was looked up since the hand has passed it.
+    is_used: bool,
+}
+
+impl Places {
+    fn names(&self, place: &PlaceHash) -> Option<&Names> {
+        self.places.get(place).map(|known| &known.names)
+    }
+
+    /// Without memory for it nothing is learnt.
+    fn insert(&mut self, place: PlaceHash, names: Names) {
+        if let Some(known) = self.places.get_mut(&place) {
+            known.names = names;
+            return;
+        }
+        let has_room = self.places.try_reserve(1).is_ok() && self.clock.try_reserve(1).is_ok();
+        if !has_room {
+            return;
+        }
+        match self.places.len() < MOST_PLACES {
+            true => self.clock.push(place),
+            false => self.replace_by(place),
+        }
+        let is_used = false;
+        self.places.insert(place, Known { names, is_used });
+    }
+
+    fn replace_by(&mut self, place: PlaceHash) {
+        // the first round clears what the second looks at
+        for _ in 0..=2 * self.clock.len() {
+            let at = self.hand;
+            self.hand = (at + 1) % self.clock.len();
+            let Some(known) = self.places.get_mut(&self.clock[at]) else {
+                continue;
+            };
+            if !std::mem::take(&mut known.is_used) {
+                self.places.remove(&self.clock[at]);
+                self.clock[at] = place;
+                return;
+            }
+        }
+    }
+}
 
 impl Varying {
     /// There are so many event loops. A second call changes nothing.
@@ -45,11 +102,13 @@ impl Varying {
 
     /// The fields that answers of this place depend on.
     pub fn names(&self, scope: &Scope) -> Option<Names> {
-        let places = self.0.lock();
-        if places.is_empty() {
+        let mut table = self.0.lock();
+        if table.places.is_empty() {
             return None;
         }
-        places.get(&name_of(scope.place())).cloned()
+        let known = table.places.get_mut(&name_of(scope.place()))?;
+        known.is_used = true;
+        Some(known.names.clone())
     }
 
     /// An answer depends on `names` (in lower case).
@@ -61,25 +120,19 @@ impl Varying {
         // what the scope has too: it may be forgotten here
         let had = scope.names.iter().flat_map(|names| names.split(BETWEEN));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
-        let known = self.0.lock().get(&place).cloned();
+        let known = self.0.lock().names(&place).cloned();
         let all = with(known.as_deref(), &learnt);
         if all.len() > MOST_NAMES {
             return Learnt::TooMany;
         }
         self.0.each(|places| {
             // others may have learnt more meanwhile
-            let known = places.get(&place).map(|known| &**known);
+            let known = places.names(&place).map(|known| &**known);
             let mut names = with(known, &learnt);
             if names.len() > MOST_NAMES {
                 names.clone_from(&all);
             }
-            if places.len() >= MOST_PLACES && !places.contains_key(&place) {
-                let other = places.keys().next().copied();
-                other.and_then(|other| places.remove(&other));
-            }
-            if places.try_reserve(1).is_ok() {
-                places.insert(place, names.into());
-            }
+            places.insert(place, names.into());
         });
         Learnt::New(all.into())
     }
@@ -179,6 +232,22 @@ mod tests {
             .filter(|number| varying.names(&place(*number)).is_some())
             .count();
         assert_eq!(kept, MOST_PLACES);
+    }
+
+    #[test]
+    fn places_in_use_are_not_replaced_by_many_that_are_used_once() {
+        let varying = Varying::default();
+        let place = |name: &str, number: usize| scope(&[name, &number.to_string()]);
+        for number in 0..100 {
+            varying.learn(&place("own", number), &["origin".into()]);
+        }
+        for number in 0..3 * MOST_PLACES {
+            varying.learn(&place("other", number), &["origin".into()]);
+            varying.names(&place("other", number));
+            varying.names(&place("own", number % 100));
+        }
+        let kept = |number: usize| varying.names(&place("own", number)).is_some();
+        assert!((0..100).all(kept));
     }
 
     #[test]

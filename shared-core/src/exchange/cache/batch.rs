@@ -14,7 +14,6 @@ use super::waits::{Awaited, Came, OfOwner, Waits};
 use crate::bytes::copy_of;
 use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
-use crate::cache::process::hot::Hot;
 use crate::cache::process::identities::is_identity;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
@@ -22,7 +21,7 @@ use crate::cache::scope::{name_of, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::coded::BodyCoding;
-use crate::config::Policy;
+use crate::config::{Config, Policy};
 use crate::exchange::answer::{Answer, Decoding};
 use crate::exchange::head::{Field, HeadEdit};
 use crate::exchange::held::{Borrowed, Held, Loan};
@@ -76,7 +75,11 @@ impl Exchange {
         }
         batch.find(&shared, judge, asked, &came);
         batch.leave_out_long(self.config.policy());
-        if came.landed.is_none() {
+        // what answers vary on was learnt meanwhile: it is coalesced under its own keys
+        let is_parted = came.landed.is_some() && came.names.as_ref() != judge.scope().names();
+        let may_wait = came.landed.is_none() || is_parted && !self.looked.is_parted;
+        self.looked.is_parted |= is_parted;
+        if may_wait {
             let awaited = match &came.of_owner {
                 None => asks_for_all(&shared, &batch, judge.scope(), asked),
                 Some(_) => None,
@@ -174,7 +177,7 @@ impl Exchange {
                 })));
             }
         }
-        let may_be_given = batch.read(self.config.process.shared.hot(), most);
+        let may_be_given = batch.read(&self.config, most);
         let (Some(first), true) = (batch.stored().next(), is_stored && may_be_given) else {
             return Err(borrowed);
         };
@@ -309,7 +312,8 @@ impl Exchange {
         let (_, since) = self.since(scope, asked.now);
         let flights = &self.config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_all(keys, waiter);
-        follows.then_some(Awaited::Flights(since, of_owner))
+        let names = scope.names().cloned();
+        follows.then_some(Awaited::Flights(since, names, of_owner))
     }
 
     /// Takes the memory for a batch of these: whether it is to be gzip, or
@@ -358,11 +362,15 @@ impl Exchange {
         borrowed: Borrowed,
     ) -> Option<Box<Answer>> {
         let shared = Arc::clone(&self.config.process.shared);
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let mut stand = true;
         for (key, entry, _) in answers {
-            if !entry.stands() {
-                stand = false;
-                if let (Some(hot), Some(key)) = (shared.hot(), key) {
+            let Err(reason) = entry.check_within(&self.config.process.budget, limit) else {
+                continue;
+            };
+            stand = false;
+            if let (Some(hot), Some(key)) = (shared.hot(), key) {
+                if reason != Reason::Memory {
                     hot.remove_this(key, entry);
                 }
             }
@@ -522,7 +530,10 @@ impl Batch<'_> {
     /// Leaves those that may be given out; whether that is all of them. What was not read yet is read now, as
     /// much as a single answer may be: at most so many bytes; others count as not
     /// found.
-    pub(in crate::exchange) fn read(&mut self, hot: Option<&Hot>, most: u64) -> bool {
+    pub(in crate::exchange) fn read(&mut self, config: &Config, most: u64) -> bool {
+        let hot = config.process.shared.hot();
+        let budget = &config.process.budget;
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let mut all = 0;
         let mut may_be_given = true;
         for (place, found) in self.places.iter().zip(&mut self.found) {
@@ -533,13 +544,16 @@ impl Batch<'_> {
             if all > most && entry.is_unread() {
                 *found = None;
                 may_be_given = false;
-            } else if !entry.stands() {
-                if let Some(hot) = hot {
-                    hot.remove_this(&place.key, entry);
-                }
-                *found = None;
-                may_be_given = false;
+                continue;
             }
+            let Err(reason) = entry.check_within(budget, limit) else {
+                continue;
+            };
+            if let (Some(hot), true) = (hot, reason != Reason::Memory) {
+                hot.remove_this(&place.key, entry);
+            }
+            *found = None;
+            may_be_given = false;
         }
         may_be_given
     }

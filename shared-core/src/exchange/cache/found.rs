@@ -56,6 +56,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) is_for_others: bool,
     /// The body was coded and could be decoded, or could not.
     pub(in crate::exchange) was_decoded: Option<bool>,
+    /// It was looked up again since what answers vary on was learnt while it waited.
+    pub(in crate::exchange) is_parted: bool,
     pub(in crate::exchange) batch_size: Option<usize>,
     /// Of these, answers that came from the cache.
     pub(in crate::exchange) batch_hits: usize,

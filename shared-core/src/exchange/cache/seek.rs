@@ -39,7 +39,21 @@ impl Exchange {
         let key = sought.key;
         self.looked.key = Some(key);
         if let Some(waited) = waited {
-            return self.after_waiting(*waited, sought, scope, asked, what);
+            let other = waited.answer().filter(|(other, _)| *other != key);
+            if other.is_none() || self.looked.is_parted {
+                return self.after_waiting(*waited, sought, scope, asked, what);
+            }
+            // what answers vary on was learnt meanwhile: it is coalesced under its own key
+            self.looked.is_parted = true;
+            match waited.turn() {
+                Some(Turn::Landed(_)) => {}
+                Some(Turn::Lead(token)) => shared.finish(token, Outcome::Alone),
+                // nobody woke it: it has waited long enough
+                None => {
+                    self.cache_status = CacheStatus::Miss;
+                    return self.fetch(self.new_fill(what(), scope.clone(), None, asked), asked);
+                }
+            }
         }
         let trusted = shared.may_send(asked.now);
         if !asked.bypass {

@@ -9,6 +9,7 @@ use crate::cache::process::flights::Turn;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::wake::Waiter;
 use crate::cache::process::Shared;
+use crate::cache::scope::Names;
 use crate::cache::Key;
 
 /// A request that waits. Dropped, it waits no longer, and what was its turn is
@@ -28,8 +29,9 @@ pub(in crate::exchange) enum Awaited {
     Answer(Key, Since),
     /// What the owner of a store has of a batch.
     Stored,
-    /// What other requests fetch for a batch. What the owner had of it is kept.
-    Flights(Since, Option<OfOwner>),
+    /// What other requests fetch for a batch, in a scope that varies on these names. What
+    /// the owner had of it is kept.
+    Flights(Since, Option<Names>, Option<OfOwner>),
     /// What the owner says of a purge, or of itself.
     Said,
     /// Nothing any more.
@@ -67,6 +69,8 @@ pub(in crate::exchange) struct OfOwner {
 pub(in crate::exchange) struct Came {
     /// What others fetched, if that was waited for.
     pub(in crate::exchange) landed: Option<Vec<(Key, Arc<Entry>)>>,
+    /// The names that answers varied on when it began to wait for others.
+    pub(in crate::exchange) names: Option<Names>,
     /// What the owner had, if it was asked.
     pub(in crate::exchange) of_owner: Option<OfOwner>,
 }
@@ -116,15 +120,16 @@ impl Waits {
                     generation,
                 };
                 Came {
-                    landed: None,
                     of_owner: shared.owner().map(claim),
+                    ..Came::default()
                 }
             }
-            Awaited::Flights(since, of_owner) => {
+            Awaited::Flights(since, names, of_owner) => {
                 let mut landed = shared.flights.claim_all(self.waiter);
                 landed.retain(|(_, entry)| since.admits(&shared, entry));
                 Came {
                     landed: Some(landed),
+                    names,
                     of_owner,
                 }
             }

@@ -156,8 +156,9 @@ impl Fill {
             Learnt::Covered => true,
             Learnt::New(names) => {
                 self.scope.vary(asked, Some(names));
-                self.rekeyed = true;
-                self.what.rekey(&self.scope)
+                let has_keys = self.what.rekey(&self.scope);
+                self.move_flights(has_keys);
+                has_keys
             }
             Learnt::TooMany => false,
         }

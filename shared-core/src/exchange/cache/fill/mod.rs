@@ -15,7 +15,7 @@ use crate::cache::chain::Mark;
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::freshness::{IfFinal, Valid};
 use crate::cache::http::Stale;
-use crate::cache::process::flights::Token;
+use crate::cache::process::flights::{Outcome, Token};
 use crate::cache::process::unkept::Unkept;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
@@ -161,6 +161,33 @@ impl Fill {
                 return;
             }
             self.tokens.extend(shared.flights.lead(wanted.key));
+        }
+    }
+
+    /// The keys have changed. The flights that it leads end, and those of the new keys
+    /// begin: followers look up again, and those whose variant this is follow it there.
+    fn move_flights(&mut self, has_keys: bool) {
+        let old: Vec<Token> = self
+            .token
+            .take()
+            .into_iter()
+            .chain(self.tokens.drain(..))
+            .collect();
+        let flights = &self.shared.flights;
+        if has_keys && !old.is_empty() {
+            match &self.what {
+                What::Batch(wanted) => {
+                    let led = wanted.iter().filter_map(|wanted| flights.lead(wanted.key));
+                    self.tokens.extend(led);
+                }
+                What::Call(_) | What::Resource(_) => {
+                    self.token = self.what.key().and_then(|key| flights.lead(key));
+                }
+            }
+        }
+        self.rekeyed = self.token.is_none() && self.tokens.is_empty();
+        for token in old {
+            self.shared.finish(token, Outcome::Alone);
         }
     }
 

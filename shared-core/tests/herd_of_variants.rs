@@ -1,0 +1,187 @@
+//! Many identical requests at once whose answer turns out to vary: the node is asked once
+//! for each variant, and each client gets the answer to its own.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use sszip_core::cache::process::wake::{EventLoop, Queue};
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp, RequestHead, ResponseHead};
+
+const JSON: Field<'static> = (b"Content-Type", b"application/json");
+
+struct Host {
+    config: Arc<Config>,
+    process: Process,
+    woken: Arc<Queue>,
+}
+
+/// A client: its own variant, and its exchange.
+struct Client {
+    origin: String,
+    exchange: Exchange,
+}
+
+impl Host {
+    fn new() -> Self {
+        let mut directives = Directives::default();
+        for (name, value) in [("enable", "on"), ("cache", "on"), ("cache_namespace", "x")] {
+            directives.set(name, &[value.as_bytes()]).unwrap();
+        }
+        let process = Process::default();
+        process.shared.start(1 << 20, 1 << 20, 1);
+        let config = Arc::new(directives.resolve(process.clone()));
+        let woken = Arc::new(Queue::default());
+        process.shared.event_loop(woken.clone());
+        Self {
+            config,
+            process,
+            woken,
+        }
+    }
+
+    fn client(&self, origin: &str) -> Client {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: [JSON, (b"Origin", origin.as_bytes())].into_iter(),
+            })
+            .unwrap();
+        Client {
+            origin: origin.to_owned(),
+            exchange,
+        }
+    }
+
+    /// All look up the same, before the node has answered any. How often it is asked for
+    /// each variant.
+    fn herd(&self, origins: &[&str], batch: bool) -> BTreeMap<String, usize> {
+        let mut asked = BTreeMap::new();
+        let mut waiting = BTreeMap::new();
+        let mut at_node = VecDeque::new();
+        let mut go_on = |id: usize,
+                         mut client: Client,
+                         waiting: &mut BTreeMap<usize, Client>,
+                         at_node: &mut VecDeque<(usize, Client)>| {
+            match look_up(&mut client.exchange, id, batch) {
+                LookUp::Wait => drop(waiting.insert(id, client)),
+                LookUp::Respond => {
+                    let body: Vec<u8> = client.exchange.body().flatten().copied().collect();
+                    assert_eq!(
+                        String::from_utf8(body).unwrap(),
+                        answer(id, &client.origin, batch)
+                    );
+                }
+                LookUp::Forward => {
+                    *asked.entry(client.origin.clone()).or_insert(0) += 1;
+                    at_node.push_back((id, client));
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        for (id, origin) in origins.iter().enumerate() {
+            let client = self.client(origin);
+            go_on(id + 1, client, &mut waiting, &mut at_node);
+        }
+        while let Some((id, mut client)) = at_node.pop_front() {
+            let fields = [JSON, (&b"Vary"[..], &b"Origin"[..])];
+            let head = ResponseHead {
+                status: 200,
+                content_length: None,
+                fields: fields.into_iter(),
+                delimited: true,
+                unbuffered: false,
+                subrequest: false,
+                coding_allowed: true,
+                host_writes_vary: false,
+                now: 0,
+            };
+            assert_eq!(
+                client.exchange.response_head(head).unwrap(),
+                HeadAction::Tee
+            );
+            // a client that comes while the body is on its way
+            let late = self.client(&client.origin);
+            go_on(1000 + id, late, &mut waiting, &mut at_node);
+            let wake = |waiting: &mut BTreeMap<usize, Client>| {
+                let mut woken = Vec::new();
+                while let Some(id) = self.woken.next() {
+                    woken.extend(waiting.remove(&id).map(|client| (id, client)));
+                }
+                woken
+            };
+            for (id, client) in wake(&mut waiting) {
+                go_on(id, client, &mut waiting, &mut at_node);
+            }
+            let body = answer(id, &client.origin, batch);
+            client.exchange.observe(body.as_bytes()).unwrap();
+            let mut fill = client.exchange.take_fill().unwrap();
+            fill.build();
+            fill.publish(1);
+            for (id, client) in wake(&mut waiting) {
+                go_on(id, client, &mut waiting, &mut at_node);
+            }
+        }
+        assert!(waiting.is_empty());
+        assert_eq!(self.process.shared.flights.count(), 0);
+        asked
+    }
+}
+
+fn look_up(exchange: &mut Exchange, id: usize, batch: bool) -> LookUp {
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getTransactionReceipt","params":["0x{}"]}}"#,
+        "ab".repeat(32)
+    );
+    let body = match batch {
+        true => format!("[{call}]"),
+        false => call,
+    };
+    exchange
+        .look_up(Asked {
+            body: body.as_bytes(),
+            now: 1,
+            waiter: Some(EventLoop::default().waiter(id)),
+            coding_allowed: true,
+            ..Asked::default()
+        })
+        .unwrap()
+}
+
+fn answer(id: usize, origin: &str, batch: bool) -> String {
+    let one = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"blockNumber":"0x1","for":"{origin}"}}}}"#
+    );
+    match batch {
+        true => format!("[{one}]"),
+        false => one,
+    }
+}
+
+#[test]
+fn herd_of_one_variant_reaches_the_node_once() {
+    for batch in [false, true] {
+        let asked = Host::new().herd(&["https://a"; 200], batch);
+        assert_eq!(asked, BTreeMap::from([("https://a".into(), 1)]), "{batch}");
+    }
+}
+
+#[test]
+fn herd_of_several_variants_reaches_the_node_once_for_each() {
+    for batch in [false, true] {
+        let origins: Vec<_> = (0..200)
+            .map(|n| ["https://a", "https://b", "https://c"][n * n % 3 + n % 2])
+            .collect();
+        let asked = Host::new().herd(&origins, batch);
+        assert!(
+            asked.values().all(|times| *times == 1),
+            "{batch}: {asked:?}"
+        );
+        assert_eq!(asked.len(), 3);
+    }
+}
