@@ -34,6 +34,7 @@ pub mod engine;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod files;
 pub mod follow;
 mod follows;
 pub mod gate;

@@ -27,6 +27,7 @@ use crate::clock::now;
 use crate::coder::Coder;
 use crate::config::Config;
 use crate::engine::{Engine, MOST_READS, MOST_WRITES};
+use crate::files::raise_limit;
 use crate::follow::{chain::Chain, follower};
 use crate::log::{Level, Log};
 use crate::open::{NotOpened, Open};
@@ -175,6 +176,7 @@ impl Life {
     }
 
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
+        raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.config.threads)
             .max_blocking_threads(DISK_THREADS + self.config.threads + self.config.follows.len())
@@ -283,7 +285,13 @@ impl Life {
             tasks.spawn(follower::run(follow.clone(), chain, engine, log));
         }
         // on the pool: here would be one thread that only accepts
-        let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
+        let served = tokio::spawn(server::serve(
+            listener,
+            service,
+            idle,
+            self.stop.clone(),
+            Arc::clone(&self.log),
+        ));
         let served = served.await;
         tasks.shutdown().await;
         drop(socket);

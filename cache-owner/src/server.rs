@@ -13,6 +13,8 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::files::most_connections;
+use crate::log::{Level, Log};
 use crate::peer::{Peer, Watched};
 use crate::service::Service;
 
@@ -40,9 +42,11 @@ pub async fn serve(
     service: Arc<Service>,
     idle: Duration,
     mut stop: watch::Receiver<bool>,
+    log: Log,
 ) -> Result<(), std::io::Error> {
     let listener = UnixListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(most_connections(MOST_CONNECTIONS)));
+    let mut fails = false;
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
@@ -53,13 +57,22 @@ pub async fn serve(
         tokio::select! {
             (accepted, permit) = accepted => match accepted {
                 Ok((socket, _)) => {
+                    fails = false;
                     let (service, stop) = (Arc::clone(&service), stop.clone());
                     connections.spawn(async move {
                         let _permit = permit;
                         connection(socket, service, idle, stop).await;
                     });
                 }
-                Err(_) => sleep(ACCEPT_PAUSE).await,
+                Err(error) => {
+                    if !std::mem::replace(&mut fails, true) {
+                        let line = format!(
+                            "cannot accept connections: {error}; raise the limit of open files"
+                        );
+                        log(Level::Error, &line);
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                }
             },
             Some(_) = connections.join_next() => {}
             () = stopped(&mut stop) => break,

@@ -129,13 +129,17 @@ class Daemon:
         self.config = self.folder / "cached.toml"
         self.log = self.folder / "log"
         self.process = None
+        self.files = None  # soft and hard limit of open files
         settings = {"socket": str(self.socket), "path": str(self.store), "max_size": "64m", "memory": "8m"} | settings
         tables = ("\n[[head]]\n" + _lines(head) for head in heads)
         self.config.write_text(_lines(settings) + "".join(tables))
 
     def spawn(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([CACHED, self.config], stderr=log, stdout=log)
+            command = [CACHED, self.config]
+            if self.files:
+                command = ["prlimit", "--nofile={}:{}".format(*self.files), *command]
+            self.process = subprocess.Popen(command, stderr=log, stdout=log)
         return self
 
     def start(self):

@@ -1,0 +1,24 @@
+//! How many files the process may have open. The store keeps all of its files open, and
+//! each connection is one.
+
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+
+/// Raises the limit to the highest that the process may set itself. Many systems start
+/// processes with a soft limit of 1,024.
+pub fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // where it is refused, the limit stays
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+/// How many connections may be served, `most` at most: half of the files that may be open
+/// are left to the store.
+pub fn most_connections(most: usize) -> usize {
+    let files = getrlimit(Resource::Nofile).current;
+    let files = files.and_then(|files| usize::try_from(files).ok());
+    files.map_or(most, |files| most.min(files / 2).max(1))
+}
