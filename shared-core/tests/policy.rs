@@ -355,7 +355,7 @@ fn without_a_body_nothing_goes_on() {
         driver.request_head(head).unwrap();
         assert_eq!(driver.need(BodyLength::Unknown), Need::WholeBody);
         if is_too_long {
-            assert_eq!(driver.may_keep(1 << 40, true), None);
+            assert_eq!(driver.may_keep(0, BodyLength::Known(1 << 40)), None);
         }
         let step = driver.look_up(None, Asked::default()).unwrap();
         assert!(matches!(step, Step::Respond));

@@ -30,6 +30,7 @@ server {
     listen 127.0.0.1:@port@ reuseport backlog=1024;
     location / { sszip_cache_namespace herd; proxy_pass http://@origin@; }
     location /batches { sszip_cache_namespace batches; proxy_pass http://@origin@; }
+    location /varies { sszip_cache_namespace varies; proxy_pass http://@origin@; }
     location /never { sszip_cache_namespace never; sszip_cache_valid nothing 0; proxy_pass http://@origin@; }
     location /status { sszip off; stub_status; }
 }
@@ -131,3 +132,15 @@ def test_a_herd_reaches_the_node_once(run, origin, path, method, params):
             assert said["result"] is None
     assert node.count() <= run.most
     assert max(node.turns) <= 2
+
+
+def test_herd_whose_answer_varies_reaches_the_node_once(run, origin):
+    """The node says `Vary: Origin`, as geth does for CORS."""
+    node = SlowNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
+    node.options = {"headers": [("Vary", "Origin"), ("Access-Control-Allow-Origin", "*")]}
+    origin.answers(node)
+    calls = [call("eth_getBlockByHash", f"[{HASH},false]", str(n)) for n in range(CLIENTS)]
+    for n, answer in enumerate(herd(run, node, "/varies", calls)):
+        said = json.loads(answer.decoded)
+        assert (said["id"], said["result"]["number"]) == (n, "0x7")
+    assert node.count() <= run.most - 1

@@ -67,7 +67,7 @@ impl Fill {
             self.build_from(body, room);
             return;
         };
-        match self.transcode(transcoder, body) {
+        match self.transcode(*transcoder, body) {
             Ok(mut made) => self.build_transcoded(&mut made, room),
             Err(why) => {
                 self.built = true;
@@ -77,7 +77,7 @@ impl Fill {
     }
 
     /// Transcodes a whole body. Memory is reserved before it is allocated.
-    fn transcode(&mut self, mut transcoder: Box<Transcoder>, body: &[u8]) -> Result<Made, Why> {
+    fn transcode(&mut self, mut transcoder: Transcoder, body: &[u8]) -> Result<Made, Why> {
         for piece in body.chunks(PIECE) {
             transcoder.feed(piece)?;
             if !self.may_take(body.len(), transcoder.room()) {
