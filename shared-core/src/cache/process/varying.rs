@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::own::Own;
 use crate::cache::scope::{name_of, Names, Scope, BETWEEN};
 
-/// How many places may have answers that vary. Beyond it each new place replaces one that
-/// was not looked up lately. With [`MOST_NAMES`] of them each the table takes 1.7 MB.
+/// How many places may have answers that vary. Beyond it each new place replaces the
+/// least recently used one. With [`MOST_NAMES`] of them each the table takes 1.7 MB.
 const MOST_PLACES: usize = 4096;
 
 /// How long the names of the fields that a place's answers vary on may be,
@@ -38,58 +38,46 @@ pub enum Learnt {
 pub struct Varying(Own<Places>);
 
 /// A table of fixed size. Clients choose the names of places, so that a place which is in
-/// use must not be replaced by many that are looked up once: the policy is CLOCK.
+/// use must not be replaced by many that are looked up once: the least recently used one is.
 #[derive(Debug, Default)]
 struct Places {
     places: HashMap<PlaceHash, Known>,
-    /// All of them, in the order in which they are looked at to be replaced.
-    clock: Vec<PlaceHash>,
-    hand: usize,
+    /// Look-ups and insertions so far.
+    uses: u64,
 }
 
 #[derive(Debug)]
 struct Known {
     names: Names,
-    /// It was looked up since the hand has passed it.
-    is_used: bool,
+    /// The last use, by number.
+    used: u64,
 }
 
 impl Places {
-    fn names(&self, place: &PlaceHash) -> Option<&Names> {
+    fn get(&self, place: &PlaceHash) -> Option<&Names> {
         self.places.get(place).map(|known| &known.names)
+    }
+
+    fn used(&mut self, place: &PlaceHash) -> Option<&Names> {
+        let known = self.places.get_mut(place)?;
+        self.uses += 1;
+        known.used = self.uses;
+        Some(&known.names)
     }
 
     /// Without memory for it nothing is learnt.
     fn insert(&mut self, place: PlaceHash, names: Names) {
-        if let Some(known) = self.places.get_mut(&place) {
-            known.names = names;
-            return;
-        }
-        let has_room = self.places.try_reserve(1).is_ok() && self.clock.try_reserve(1).is_ok();
-        if !has_room {
-            return;
-        }
-        match self.places.len() < MOST_PLACES {
-            true => self.clock.push(place),
-            false => self.replace_by(place),
-        }
-        let is_used = false;
-        self.places.insert(place, Known { names, is_used });
-    }
-
-    fn replace_by(&mut self, place: PlaceHash) {
-        // the first round clears what the second looks at
-        for _ in 0..=2 * self.clock.len() {
-            let at = self.hand;
-            self.hand = (at + 1) % self.clock.len();
-            let Some(known) = self.places.get_mut(&self.clock[at]) else {
-                continue;
-            };
-            if !std::mem::take(&mut known.is_used) {
-                self.places.remove(&self.clock[at]);
-                self.clock[at] = place;
-                return;
+        if self.places.len() >= MOST_PLACES && !self.places.contains_key(&place) {
+            // some microseconds, beside an answer of the node
+            let oldest = self.places.iter().min_by_key(|(_, known)| known.used);
+            if let Some(oldest) = oldest.map(|(place, _)| *place) {
+                self.places.remove(&oldest);
             }
+        }
+        if self.places.try_reserve(1).is_ok() {
+            self.uses += 1;
+            let used = self.uses;
+            self.places.insert(place, Known { names, used });
         }
     }
 }
@@ -106,9 +94,7 @@ impl Varying {
         if table.places.is_empty() {
             return None;
         }
-        let known = table.places.get_mut(&name_of(scope.place()))?;
-        known.is_used = true;
-        Some(known.names.clone())
+        table.used(&name_of(scope.place())).cloned()
     }
 
     /// An answer depends on `names` (in lower case).
@@ -120,14 +106,14 @@ impl Varying {
         // what the scope has too: it may be forgotten here
         let had = scope.names.iter().flat_map(|names| names.split(BETWEEN));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
-        let known = self.0.lock().names(&place).cloned();
+        let known = self.0.lock().get(&place).cloned();
         let all = with(known.as_deref(), &learnt);
         if all.len() > MOST_NAMES {
             return Learnt::TooMany;
         }
         self.0.each(|places| {
             // others may have learnt more meanwhile
-            let known = places.names(&place).map(|known| &**known);
+            let known = places.get(&place).map(|known| &**known);
             let mut names = with(known, &learnt);
             if names.len() > MOST_NAMES {
                 names.clone_from(&all);
