@@ -52,7 +52,7 @@ impl Exchange {
             // it ends with its head, and what that says of a body is of another one
             mixed.held.delimited = true;
             mixed.held.declared = None;
-        } else if matches!(head.status, 205 | 206) {
+        } else if matches!(head.status, 205 | 206) && !mixed.is_all_asked() {
             // all of the answers have another one
             mixed.status = 200;
         } else if head.status == 202 && mixed.is_all_stored() {
@@ -189,7 +189,7 @@ impl Exchange {
                 if held.body.is_empty() || !is_of_node && !mixed.is_json {
                     self.head_edits.push(HeadEdit::set("Content-Type", JSON));
                 }
-                if mixed.node_status == 206 {
+                if mixed.node_status == 206 && mixed.status == 200 {
                     self.head_edits.push(HeadEdit::remove("Content-Range"));
                 }
                 if merged.is_gzip() {

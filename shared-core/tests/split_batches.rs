@@ -1,0 +1,562 @@
+//! Split batches against random nodes: whatever the node's response looks like, each call
+//! has one answer, which is the stored one, the node's or a documented error.
+//!
+//! `SSZIP_CASES` is how many batches are tried, `SSZIP_SEED` where they begin.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use sszip_core::cache::process::wake::Queue;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::memory::Budget;
+
+#[path = "support/driven.rs"]
+mod driven;
+use driven::{ran, sent, stored, through, End};
+
+const BOUND: usize = 1024;
+
+/// Numbers that are the same in each run.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Stored,
+    Denied,
+    Bounded,
+    Missing,
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    kind: Kind,
+    id: String,
+    text: String,
+    /// What the node answers, if it is asked: an answer of its own, that is no other's.
+    answer: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Array,
+    Reversed,
+    /// The last one is left out.
+    Short,
+    /// There is one for nobody.
+    More,
+    /// The ids are `null`.
+    Null,
+    /// One object, the answer to the first call.
+    Object,
+    /// One object, an error without an id.
+    Error,
+    Text,
+    Number,
+    Html,
+    Empty,
+    Cut,
+    Twice,
+    Strings,
+}
+
+const SHAPES: [Shape; 18] = [
+    Shape::Array,
+    Shape::Array,
+    Shape::Array,
+    Shape::Array,
+    Shape::Reversed,
+    Shape::Short,
+    Shape::More,
+    Shape::Null,
+    Shape::Object,
+    Shape::Error,
+    Shape::Text,
+    Shape::Number,
+    Shape::Html,
+    Shape::Empty,
+    Shape::Cut,
+    Shape::Cut,
+    Shape::Twice,
+    Shape::Strings,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    None,
+    Gzip,
+    TwoMembers,
+    Zstd,
+    /// Its end is missing.
+    CutGzip,
+    /// What follows is none.
+    LongGzip,
+    Brotli,
+}
+
+const CODINGS: [Coding; 9] = [
+    Coding::None,
+    Coding::None,
+    Coding::None,
+    Coding::Gzip,
+    Coding::TwoMembers,
+    Coding::Zstd,
+    Coding::CutGzip,
+    Coding::LongGzip,
+    Coding::Brotli,
+];
+
+#[derive(Debug)]
+struct Case {
+    lines: Vec<&'static str>,
+    calls: Vec<Call>,
+    shape: Shape,
+    coding: Coding,
+    status: u16,
+    length: bool,
+    piece: usize,
+    accepts: &'static str,
+    cut: usize,
+}
+
+fn answer(chance: &mut Chance, id: &str, number: usize) -> String {
+    let token = format!("t{number}");
+    let long = "x".repeat(chance.of(&[900, 2000, 9000]));
+    let deep = chance.of(&[3, 200, 600, 3000]);
+    match chance.below(12) {
+        0..=3 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{token}"}}"#),
+        4 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":["{token}","{long}"]}}"#),
+        5 => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":3,"message":"{token}"}}}}"#),
+        6 => format!(r#"{{"result":{{"a":["{token}"]}},"id": {id} ,"meta":{{"id":7}}}}"#),
+        7 => format!(r#"{{"id":{id},"error":null,"result":"{token}"}}"#),
+        8 => format!(r#"{{"jsonrpc":"1.0","id":{id},"result":"{token}","result":null}}"#),
+        9 => {
+            let (open, close) = ("[{\"a\":".repeat(deep), "}]".repeat(deep));
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{open}"{token}"{close}}}"#)
+        }
+        10 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{token}\ud800 \" ]}}, é"}}"#),
+        _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"{token}":null}}"#),
+    }
+}
+
+impl Case {
+    fn new(chance: &mut Chance) -> Self {
+        let mut lines = vec!["cache on", "method deny debug_*"];
+        let has_bounds = chance.one_in(3);
+        if has_bounds {
+            lines.push("max_answer eth_getLogs 1k");
+        }
+        if chance.one_in(4) {
+            lines.push("max_oneshot 2k");
+        }
+        let kinds = [Kind::Stored, Kind::Missing, Kind::Denied, Kind::Bounded];
+        let calls = (0..chance.below(5) + 1).map(|number| {
+            let kind = match chance.of(&kinds) {
+                Kind::Bounded if !has_bounds => Kind::Missing,
+                kind => kind,
+            };
+            let id = match chance.below(3) {
+                0 => format!("{}", number + 1),
+                1 => format!("\"id {number}\""),
+                _ => format!("{}.5e1", number + 1),
+            };
+            let method = match kind {
+                Kind::Stored => "eth_getBlockByHash",
+                Kind::Denied => "debug_x",
+                Kind::Bounded => "eth_getLogs",
+                Kind::Missing => "eth_x",
+            };
+            Call {
+                kind,
+                text: format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":["0x{number:064x}",true]}}"#
+                ),
+                answer: answer(chance, &id, number),
+                id,
+            }
+        });
+        Self {
+            calls: calls.collect(),
+            lines,
+            shape: chance.of(&SHAPES),
+            coding: chance.of(&CODINGS),
+            status: chance.of(&[200, 200, 200, 200, 200, 202, 206, 400, 429, 500, 503]),
+            length: chance.one_in(2),
+            piece: chance.of(&[1, 37, 1000, 1_000_000]),
+            accepts: chance.of(&["gzip", "", "gzip, br"]),
+            cut: chance.below(1 << 20),
+        }
+    }
+
+    fn asked(&self) -> impl Iterator<Item = &Call> {
+        let kinds = [Kind::Bounded, Kind::Missing];
+        self.calls.iter().filter(move |it| kinds.contains(&it.kind))
+    }
+
+    /// The node's body, before it is coded.
+    fn text(&self) -> String {
+        let answers: Vec<&str> = self.asked().map(|call| &*call.answer).collect();
+        let array = |answers: &[&str]| format!("[{}]", answers.join(" ,\n"));
+        let all = array(&answers);
+        match self.shape {
+            Shape::Array => all,
+            Shape::Reversed => array(&answers.iter().rev().copied().collect::<Vec<_>>()),
+            Shape::Short => array(&answers[..answers.len().saturating_sub(1)]),
+            Shape::More => array(&[&answers[..], &[r#"{"id":"nobody","result":1}"#]].concat()),
+            Shape::Null => {
+                let nulls = self.asked().map(|call| self.null(call));
+                let nulls: Vec<_> = nulls.collect();
+                array(&nulls.iter().map(|it| &**it).collect::<Vec<_>>())
+            }
+            Shape::Object => answers.first().copied().unwrap_or("{}").to_owned(),
+            Shape::Error => ERROR.to_owned(),
+            Shape::Text => serde_json::to_string(&all).unwrap(),
+            Shape::Number => "7".to_owned(),
+            Shape::Html => "<html>\n[1]".to_owned(),
+            Shape::Empty => String::new(),
+            Shape::Cut => {
+                let mut end = self.cut % all.len();
+                while !all.is_char_boundary(end) {
+                    end -= 1;
+                }
+                all[..end].to_owned()
+            }
+            Shape::Twice => format!("{all}{all}"),
+            Shape::Strings => array(&vec!["\"a\""; answers.len()]),
+        }
+    }
+
+    fn null(&self, call: &Call) -> String {
+        call.answer.replacen(&call.id, "null", 1)
+    }
+
+    /// What the node sends.
+    fn body(&self) -> (Vec<u8>, Option<&'static str>) {
+        let text = self.text().into_bytes();
+        let gzip = |text: &[u8]| {
+            let level = flate2::Compression::fast();
+            let mut coder = flate2::write::GzEncoder::new(Vec::new(), level);
+            coder.write_all(text).unwrap();
+            coder.finish().unwrap()
+        };
+        let (first, second) = text.split_at(text.len() / 2);
+        match self.coding {
+            Coding::None => (text, None),
+            Coding::Gzip => (gzip(&text), Some("gzip")),
+            Coding::TwoMembers => ([gzip(first), gzip(second)].concat(), Some("x-gzip")),
+            Coding::Zstd => (zstd::encode_all(&text[..], 1).unwrap(), Some("zstd")),
+            Coding::CutGzip => {
+                let coded = gzip(&text);
+                (coded[..coded.len() - 3].to_vec(), Some("gzip"))
+            }
+            Coding::LongGzip => ([gzip(&text), b"more".to_vec()].concat(), Some("gzip")),
+            Coding::Brotli => ([b"\x0b\x80", &text[..], b"\x03"].concat(), Some("br")),
+        }
+    }
+
+    /// Whether the node's text can be had.
+    fn is_decodable(&self) -> bool {
+        !matches!(
+            self.coding,
+            Coding::CutGzip | Coding::LongGzip | Coding::Brotli
+        )
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.calls.iter().any(|call| call.kind == Kind::Bounded)
+    }
+}
+
+const ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"all"},"id":null}"#;
+const PRIMED: &str = r#""stored""#;
+
+fn config(lines: &[&str]) -> Arc<Config> {
+    let mut directives = Directives::default();
+    for line in ["enable on", "min_length 500"].iter().chain(lines) {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives.set(name, &values).unwrap();
+    }
+    let config = directives.resolve(Budget::new());
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    config.process.shared.event_loop(Arc::new(Queue::default()));
+    Arc::new(config)
+}
+
+fn ask(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields = [
+        (&b"Content-Type"[..], &b"application/json"[..]),
+        (b"Accept-Encoding", accepts.as_bytes()),
+    ];
+    let head = RequestHead {
+        method: b"POST",
+        target: b"/",
+        fields: fields.into_iter(),
+    };
+    driver.request_head(head).unwrap();
+    driver.need(BodyLength::Known(body.len() as u64));
+    let asked = Asked {
+        now: 1,
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let step = driver.look_up(Some(body.as_bytes()), asked).unwrap();
+    let step = ran(&mut driver, step);
+    (driver, step)
+}
+
+/// What the client gets.
+#[derive(Debug)]
+struct Got {
+    status: u16,
+    text: String,
+    /// It was sent as it came, behind what is stored.
+    is_streamed: bool,
+}
+
+fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) -> Option<Got> {
+    let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+    if let Some(coding) = coding {
+        fields.push((b"Content-Encoding", coding.as_bytes()));
+    }
+    let head = ResponseHead {
+        status: case.status,
+        content_length: case.length.then_some(body.len() as u64),
+        fields: fields.into_iter(),
+        delimited: true,
+        now: 0,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    };
+    let step = driver.response_head(head).unwrap();
+    let got = through(driver, step, body.chunks(case.piece), End::Whole).unwrap()?;
+    stored(driver, 1);
+    let exchange = driver.exchange().unwrap();
+    let status = match exchange.status() {
+        0 => case.status,
+        status => status,
+    };
+    let edits = exchange.head_edits();
+    let edit = edits.iter().rfind(|edit| edit.name == "Content-Encoding");
+    let coding = match edit {
+        Some(edit) => edit.value.as_deref(),
+        None => coding.map(str::as_bytes),
+    };
+    let length = edits.iter().rfind(|edit| edit.name == "Content-Length");
+    if let Some(length) = length.and_then(|edit| edit.value.as_deref()) {
+        assert_eq!(length, got.len().to_string().as_bytes());
+    }
+    let text = match coding {
+        None => got,
+        Some(b"gzip") => {
+            let mut text = Vec::new();
+            let mut decoder = flate2::read::MultiGzDecoder::new(&got[..]);
+            decoder.read_to_end(&mut text).unwrap();
+            text
+        }
+        Some(_) => return None,
+    };
+    Some(Got {
+        status,
+        text: String::from_utf8(text).unwrap(),
+        is_streamed: exchange.mode() != sszip_core::mode::Mode::Merged,
+    })
+}
+
+fn error_of(id: &str, code: i32, message: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
+}
+
+fn errors_of(id: &str, status: u16) -> [String; 2] {
+    [
+        error_of(
+            id,
+            -32603,
+            "the response of the node has no answer that can be read",
+        ),
+        error_of(
+            id,
+            -32603,
+            &format!("the node answered with status {status}"),
+        ),
+    ]
+}
+
+fn try_case(case: &Case) {
+    let config = config(&case.lines);
+    for call in case.calls.iter().filter(|call| call.kind == Kind::Stored) {
+        let (mut driver, _) = ask(&config, &call.text, "gzip");
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{PRIMED}}}"#, call.id);
+        let plain = Case {
+            status: 200,
+            length: true,
+            piece: 1000,
+            ..Case::new(&mut Chance(0))
+        };
+        respond(&mut driver, body.as_bytes(), None, &plain).unwrap();
+    }
+    let texts: Vec<&str> = case.calls.iter().map(|call| &*call.text).collect();
+    let batch = format!("[{}]", texts.join(","));
+    let (mut driver, step) = ask(&config, &batch, case.accepts);
+    let stored_or_denied = |call: &Call| match call.kind {
+        Kind::Stored => Some(format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{PRIMED}}}"#,
+            call.id
+        )),
+        Kind::Denied => Some(error_of(
+            &call.id,
+            -32601,
+            "the method does not exist/is not available",
+        )),
+        _ => None,
+    };
+    if let Step::Respond = step {
+        assert_eq!(case.asked().count(), 0);
+        let expected: Vec<_> = case.calls.iter().filter_map(stored_or_denied).collect();
+        let got = sent(&driver);
+        let is_coded = driver.exchange().unwrap().is_compressed();
+        assert!(is_coded || got == format!("[{}]", expected.join(",")).into_bytes());
+        return;
+    }
+    let (body, coding) = case.body();
+    let text = case.text();
+    let is_all_asked = case.asked().count() == case.calls.len();
+    if is_all_asked && !case.is_bounded() {
+        // nothing was split
+        assert!(matches!(step, Step::Forward));
+        return;
+    }
+    assert!(matches!(step, Step::ForwardRewritten));
+    let forwarded = driver.exchange().unwrap().request_body().to_vec();
+    let asked: Vec<&str> = case.asked().map(|call| &*call.text).collect();
+    assert_eq!(
+        String::from_utf8(forwarded).unwrap(),
+        format!("[{}]", asked.join(","))
+    );
+    let got = respond(&mut driver, &body, coding, case).expect("an answer");
+    let expected_status = match case.status {
+        206 if !is_all_asked => 200,
+        status => status,
+    };
+    assert!(
+        got.is_streamed || got.status == expected_status,
+        "{}",
+        got.status
+    );
+    drop(driver);
+    assert_eq!(config.process.budget.used(), 0);
+    if is_all_asked && got.text == text {
+        // as it came
+        let is_short = text.len() <= BOUND;
+        assert!(case.is_decodable() && (is_short || !is_over(case)));
+        return;
+    }
+    let whole = serde_json::from_str::<Vec<&RawValue>>(&text);
+    let elements = serde_json::from_str::<Vec<&RawValue>>(&got.text);
+    if got.is_streamed && whole.is_err() {
+        // the node's own text, behind what is stored
+        assert!(got.text.ends_with(text.trim_start_matches('[')));
+        return;
+    }
+    let elements: Vec<&str> = elements.unwrap().iter().map(|it| it.get()).collect();
+    let at = |element: &str| elements.iter().position(|it| *it == element);
+    let mut places = Vec::new();
+    for call in &case.calls {
+        if let Some(element) = stored_or_denied(call) {
+            let place = at(&element).unwrap_or_else(|| panic!("{element} is lost"));
+            places.push(place);
+            continue;
+        }
+        let is_over = call.kind == Kind::Bounded && call.answer.len() > BOUND;
+        let too_long = error_of(&call.id, -32005, "the answer is longer than may be sent");
+        let null = case.null(call);
+        let error = error_of(&call.id, -32000, "all");
+        let errors = errors_of(&call.id, case.status);
+        let of_node =
+            at(&call.answer).or_else(|| (case.shape == Shape::Null).then(|| at(&null))?);
+        let of_all = at(&error).filter(|_| case.shape == Shape::Error);
+        let ours = errors.iter().find_map(|error| at(error));
+        let limit = at(&too_long);
+        let found = [of_node, of_all, ours, limit];
+        let count = found.iter().flatten().count();
+        let is_good = case.is_decodable() && whole.is_ok();
+        assert!(!is_over || of_node.is_none(), "{} is too long", call.id);
+        match case.shape {
+            _ if is_over
+                && is_good
+                && case.shape != Shape::Strings
+                && case.shape != Shape::Short =>
+            {
+                assert!(limit.is_some(), "{}: no error", call.id);
+            }
+            Shape::Array | Shape::Reversed | Shape::More | Shape::Null if is_good => {
+                assert!(of_node.is_some(), "{} is lost", call.id);
+            }
+            Shape::Short | Shape::Strings if is_good => assert!(count <= 1),
+            Shape::Error if case.is_decodable() => assert!(of_all.is_some(), "{}", call.id),
+            _ => assert_eq!(count, 1, "{}", call.id),
+        }
+        assert!(count <= 1, "{} has {count} answers", call.id);
+        places.extend(found.into_iter().flatten());
+    }
+    if !got.is_streamed {
+        assert!(places.is_sorted(), "{places:?}");
+    }
+    let is_more = case.shape == Shape::More || case.shape == Shape::Strings;
+    assert!(is_more || places.len() == elements.len(), "{elements:?}");
+}
+
+/// Whether an answer is longer than it may be.
+fn is_over(case: &Case) -> bool {
+    let mut bounded = case.calls.iter().filter(|it| it.kind == Kind::Bounded);
+    bounded.any(|call| call.answer.len() > BOUND)
+}
+
+#[test]
+fn each_call_has_one_answer_whatever_the_node_sends() {
+    let number = |name: &str, default: u64| {
+        let said = std::env::var(name).ok();
+        said.map_or(default, |said| said.parse().unwrap())
+    };
+    let (cases, seed) = (number("SSZIP_CASES", 2000), number("SSZIP_SEED", 1));
+    println!("{cases} cases from seed {seed}");
+    for at in 0..cases {
+        let case = Case::new(&mut Chance(seed.wrapping_mul(1 << 32).wrapping_add(at)));
+        let tried = std::panic::catch_unwind(|| try_case(&case));
+        if let Err(panic) = tried {
+            println!("case {at} of seed {seed}: {case:#?}\nnode: {}", case.text());
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
