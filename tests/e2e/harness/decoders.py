@@ -1,4 +1,4 @@
-"""Other people's gzip decoders: what our bytes must mean to all of them."""
+"""Other people's decoders of gzip and parsers of JSON: what our bytes must mean to all of them."""
 
 import hashlib
 import os
@@ -45,15 +45,15 @@ class Helper:
         self._process.stdout.close()
 
 
-def node():
-    return Helper("node", str(_SOURCES / "gunzip.js"))
+def node(name="gunzip"):
+    return Helper("node", str(_SOURCES / f"{name}.js"))
 
 
-def go(cache):
+def go(cache, name="gunzip"):
     """Builds the program once for each version of its source."""
-    source = _SOURCES / "gunzip.go"
+    source = _SOURCES / f"{name}.go"
     program = (
-        cache / "decoders" / f"gunzip-go-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+        cache / "decoders" / f"{name}-go-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
     )
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
