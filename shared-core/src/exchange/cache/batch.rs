@@ -218,7 +218,9 @@ impl Exchange {
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        let may_be_split = !asked.whole && !self.may_come_coded(asked);
+        // where calls are denied it is split in any case
+        let is_split = batch.denied.contains(&true);
+        let may_be_split = !asked.whole && (is_split || !self.may_come_coded(asked));
         let part = (distinct && batch.are_alike() && may_be_split)
             .then(|| batch.part(asked.body, self.config.policy()));
         let hits = batch.hits();

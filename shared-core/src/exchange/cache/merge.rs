@@ -180,6 +180,9 @@ impl Exchange {
         let merged = match assembled {
             Assembled::AsItCame => {
                 mixed.status = 0;
+                if mixed.coding != BodyCoding::None {
+                    self.head_edits.append(&mut held.recoded_edits);
+                }
                 let length = held.body.len();
                 self.head_edits.push(HeadEdit::content_length(length));
                 None
