@@ -119,8 +119,9 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.size = sizeof(sszip_asked);
 
-    asked.has_body = (ngx_http_sszip_request_body(r, ctx, &asked.body, &copy)
-                      == NGX_OK);
+    asked.body_is = (ngx_http_sszip_request_body(r, ctx, &asked.body, &copy)
+                     == NGX_OK)
+                    ? SSZIP_BODY_WHOLE : SSZIP_BODY_UNAVAILABLE;
 
     rc = ngx_http_test_predicates(r, slcf->cache_bypass);
 

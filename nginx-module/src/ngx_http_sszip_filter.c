@@ -75,6 +75,14 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return ngx_http_sszip_send_head(r, ctx);
     }
 
+    if (ctx->step.act == SSZIP_DO_FAIL
+        && r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS)
+    {
+        /* no end of a body follows */
+        ctx->keepalive = 0;
+        return ngx_http_sszip_bad_gateway(r, ctx, ctx->step.why);
+    }
+
     ngx_http_sszip_watch_upstream(r, ctx);
 
     r->main_filter_need_in_memory = 1;

@@ -24,8 +24,6 @@ static ngx_int_t ngx_http_sszip_start_stream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_uint_t ngx_http_sszip_waits_for_input(ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_timeout(ngx_event_t *ev);
-static ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, const char *why);
 static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
@@ -490,7 +488,7 @@ ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
  * error_page and all.
  */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     const char *why)
 {

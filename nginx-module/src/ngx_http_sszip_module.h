@@ -194,6 +194,8 @@ void ngx_http_sszip_let_code(ngx_http_request_t *r);
 /* while a head is held: what came of the body, and what is to become of both */
 ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, const char *why);
 ngx_int_t ngx_http_sszip_drop(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 ngx_int_t ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,

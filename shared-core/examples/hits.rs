@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, HeadAction, RequestHead, ResponseHead};
 
 /// What an operator has said beside `cache on`, one after another with `;` between them.
@@ -108,7 +108,7 @@ fn asked(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
         coding_allowed: true,
         ..Asked::default()
     };
-    let step = driver.look_up(Some(body), asked).unwrap();
+    let step = driver.look_up(RequestBody::Whole(body), asked).unwrap();
     (driver, step)
 }
 

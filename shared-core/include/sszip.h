@@ -314,6 +314,24 @@ typedef enum {
 } sszip_link_opened;
 
 /*
+ A request's body, as the host has it at a look-up.
+ */
+typedef enum {
+    /*
+     All of it is in memory, or there is none and none is needed.
+     */
+    SSZIP_BODY_WHOLE = 0,
+    /*
+     The host has not read it, and could.
+     */
+    SSZIP_BODY_UNREAD = 1,
+    /*
+     It could not be kept in memory, or read.
+     */
+    SSZIP_BODY_UNAVAILABLE = 2,
+} sszip_request_body;
+
+/*
  The settings of a place, ready for exchanges. Immutable.
  */
 typedef struct sszip_config sszip_config;
@@ -683,14 +701,13 @@ typedef struct {
      */
     uint16_t port;
     /*
-     The request's body, whole, where `has_body`; else as much of its beginning as is
-     in memory.
+     The request's body, if it is whole; else as much of its beginning as is in memory.
      */
     sszip_str body;
     /*
-     It is in memory, or there is none and none is needed.
+     What the host has of it: one of `sszip_request_body`.
      */
-    bool has_body;
+    uint32_t body_is;
     /*
      Milliseconds of `CLOCK_MONOTONIC`, read for this event, here and
      wherever else there is a `now` of this type.

@@ -174,7 +174,7 @@ fn asked() -> sszip_asked {
     let nothing: sszip_asked = unsafe { zeroed() };
     sszip_asked {
         size: size_of::<sszip_asked>(),
-        has_body: true,
+        body_is: 0,
         body: text(r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#),
         ..nothing
     }
@@ -248,6 +248,26 @@ fn a_failure_that_is_none() {
             assert_eq!(fails(failure as u32), (SSZIP_STATUS_OK, false));
         }
     }
+}
+
+#[test]
+fn lookup_refuses_an_unknown_kind_of_body() {
+    let mut host = Host::new();
+    let exchange = host.asked();
+    let look_up = |number| {
+        let asked = sszip_asked {
+            body_is: number,
+            ..asked()
+        };
+        let mut step = said();
+        // SAFETY: all are valid.
+        unsafe { sszip_exchange_look_up(exchange, &asked, &mut step) }
+    };
+    for number in no_numbers(3) {
+        assert_eq!(look_up(number), SSZIP_STATUS_MISUSE, "{number}");
+    }
+    let unread = sszip_request_body::SSZIP_BODY_UNREAD;
+    assert_eq!(look_up(unread as u32), SSZIP_STATUS_OK);
 }
 
 #[test]

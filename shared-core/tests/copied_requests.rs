@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::reason::Reason;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -54,7 +54,7 @@ fn refused(driver: &mut Driver, body: &[u8]) -> Step {
         body: &body[..body.len().min(1000)],
         ..Asked::default()
     };
-    let step = driver.look_up(None, asked).unwrap();
+    let step = driver.look_up(RequestBody::Unavailable, asked).unwrap();
     ran(driver, step)
 }
 
@@ -76,7 +76,9 @@ fn it_is_counted_until_it_was_looked_at() {
     assert!(!second.take_room(body.len()));
     assert!(second.take_room(SHORT));
     assert_eq!(used(), body.len());
-    let step = first.look_up(Some(&body), Asked::default()).unwrap();
+    let step = first
+        .look_up(RequestBody::Whole(&body), Asked::default())
+        .unwrap();
     assert!(matches!(step, Step::Forward));
     assert_eq!(used(), 0);
     // nor is it kept by one that was never looked up
@@ -115,13 +117,17 @@ fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
     assert_eq!(third.may_keep(100 << 10, unknown), None);
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
-        let step = driver.look_up(None, Asked::default()).unwrap();
+        let step = driver
+            .look_up(RequestBody::Unavailable, Asked::default())
+            .unwrap();
         assert!(matches!(step, Step::Forward));
         assert_eq!(driver.exchange().unwrap().reason(), why);
     }
     assert_eq!(used(), 150 << 10);
     let body = call("eth_chainId", 100_000);
-    assert!(second.look_up(Some(&body), Asked::default()).is_ok());
+    assert!(second
+        .look_up(RequestBody::Whole(&body), Asked::default())
+        .is_ok());
     assert_eq!(used(), 0);
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -69,7 +69,9 @@ fn again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
         waiter: Some(EventLoop::default().waiter(waiter)),
         ..Asked::default()
     };
-    let step = driver.look_up(Some(body.as_bytes()), asked).unwrap();
+    let step = driver
+        .look_up(RequestBody::Whole(body.as_bytes()), asked)
+        .unwrap();
     ran(driver, step)
 }
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -55,7 +55,9 @@ fn ask(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec<u8>>) {
         now: 1,
         ..Asked::default()
     };
-    let step = driver.look_up(Some(request.body), asked).unwrap();
+    let step = driver
+        .look_up(RequestBody::Whole(request.body), asked)
+        .unwrap();
     let goes = match ran(&mut driver, step) {
         Step::Forward => Some(request.body.to_vec()),
         Step::ForwardRewritten => Some(driver.exchange().unwrap().request_body().to_vec()),
@@ -357,10 +359,200 @@ fn without_a_body_nothing_goes_on() {
         if is_too_long {
             assert_eq!(driver.may_keep(0, BodyLength::Known(1 << 40)), None);
         }
-        let step = driver.look_up(None, Asked::default()).unwrap();
+        let step = driver
+            .look_up(RequestBody::Unavailable, Asked::default())
+            .unwrap();
         assert!(matches!(step, Step::Respond));
         let exchange = driver.exchange().unwrap();
         assert_eq!((exchange.status(), exchange.mode()), (status, Mode::Denied));
+    }
+}
+
+/// The status of the answer to a request that is refused at its head; 0: it is not.
+fn refused_at_head(config: &Arc<Config>, method: &str, target: &str, fields: &str) -> u16 {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields: Vec<_> = fields
+        .split('|')
+        .filter_map(|line| line.split_once(": "))
+        .collect();
+    let length = fields
+        .iter()
+        .find(|(name, _)| *name == "Content-Length")
+        .map_or(BodyLength::Unknown, |(_, value)| {
+            BodyLength::Known(value.parse().unwrap())
+        });
+    let head = RequestHead {
+        method: method.as_bytes(),
+        target: target.as_bytes(),
+        fields: fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+    };
+    driver.request_head(head).unwrap();
+    let body = match driver.need(length) {
+        Need::LookUp => RequestBody::Whole(b""),
+        Need::WholeBody if driver.expects_continue() => RequestBody::Unread,
+        _ => return 0,
+    };
+    match driver.look_up(body, Asked::default()).unwrap() {
+        Step::Respond => driver.exchange().unwrap().status(),
+        Step::Forward => 0,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn request_is_refused_at_its_head_where_that_decides() {
+    let config = config(&[("method", "deny debug_*"), ("max_oneshot", "1m")]);
+    let allowed = config_with_websocket();
+    const JSON: &str = "Content-Type: application/json|";
+    for (method, target, fields, status, with_websocket) in [
+        ("POST", "/", "", 0, 0),
+        ("POST", "/", "Content-Length: 5", 0, 0),
+        ("POST", "/", "Expect: 100-continue", 417, 417),
+        ("POST", "/", "Expect: 100-Continue", 417, 417),
+        ("POST", "/", "Expect: foo", 0, 0),
+        ("POST", "/", "Content-Length: 0|Expect: 100-continue", 0, 0),
+        (
+            "POST",
+            "/",
+            "Content-Length: 99999999|Expect: 100-continue",
+            413,
+            413,
+        ),
+        ("POST", "/", "Content-Length: 1048577", 413, 413),
+        ("POST", "/", "Content-Length: 1048576", 0, 0),
+        ("POST", "/", "Content-Encoding: br", 415, 415),
+        (
+            "POST",
+            "/",
+            "Content-Encoding: gzip|Content-Encoding: gzip",
+            415,
+            415,
+        ),
+        ("POST", "/", "Content-Encoding: br|Content-Length: 0", 0, 0),
+        (
+            "POST",
+            "/",
+            "Content-Type: application/json; charset=utf-7",
+            415,
+            415,
+        ),
+        (
+            "POST",
+            "/",
+            "Content-Type: application/json; charset=\"UTF-8\"",
+            0,
+            0,
+        ),
+        ("PUT", "/", "Content-Length: 5", 405, 405),
+        ("GET", "/", "Content-Length: 5", 405, 405),
+        ("GET", "/", "", 0, 0),
+        ("GET", "/?method=debug_x", "Content-Length: 0", 405, 405),
+        ("POST", "/?method=debug_x", "Content-Length: 0", 405, 405),
+        ("GET", "/?key=1", "Content-Length: 0", 0, 0),
+        ("CONNECT", "/", "", 403, 403),
+        ("GET", "/", "Upgrade: websocket", 403, 0),
+        ("GET", "/", "Upgrade: WebSocket|Content-Length: 0", 403, 0),
+        (
+            "GET",
+            "/",
+            "Upgrade: websocket|Transfer-Encoding: chunked",
+            403,
+            403,
+        ),
+        ("GET", "/", "Upgrade: websocket|Content-Length: 5", 403, 405),
+        (
+            "POST",
+            "/",
+            "Upgrade: websocket|Content-Length: 5",
+            403,
+            403,
+        ),
+        ("GET", "/", "Upgrade: websocket, h2c", 403, 403),
+        ("GET", "/", "Upgrade: h2c|Upgrade: websocket", 403, 403),
+        ("GET", "/", "Upgrade: h2c|Content-Length: 0", 403, 403),
+        ("GET", "/", "Upgrade: TLS/1.0", 403, 403),
+        ("OPTIONS", "/", "Upgrade: x", 403, 403),
+        ("POST", "/", "Upgrade: |Content-Length: 5", 403, 403),
+        ("POST", "/", "Content-Type: application/grpc", 403, 403),
+    ] {
+        let fields = match fields.contains("Content-Type") {
+            true => fields.to_owned(),
+            false => format!("{JSON}{fields}"),
+        };
+        let said = refused_at_head(&config, method, target, &fields);
+        assert_eq!(said, status, "{method} {target} {fields}");
+        let said = refused_at_head(&allowed, method, target, &fields);
+        assert_eq!(
+            said, with_websocket,
+            "websocket: {method} {target} {fields}"
+        );
+    }
+}
+
+fn config_with_websocket() -> Arc<Config> {
+    config(&[
+        ("method", "deny debug_*"),
+        ("max_oneshot", "1m"),
+        ("upgrade", "websocket"),
+    ])
+}
+
+#[test]
+fn switch_to_another_protocol_is_a_bad_gateway() {
+    let rules = [("method", "deny debug_*")];
+    for (config, asks, switches_to, passes) in [
+        (config(&[]), "h2c", "h2c", true),
+        (config(&rules), "", "h2c", false),
+        (config(&rules), "", "websocket", false),
+        (config_with_websocket(), "websocket", "websocket", true),
+        (config_with_websocket(), "websocket", "h2c", false),
+        (
+            config_with_websocket(),
+            "websocket",
+            "websocket, h2c",
+            false,
+        ),
+        (config_with_websocket(), "websocket", "", false),
+        (config_with_websocket(), "", "websocket", false),
+    ] {
+        let mut driver = Driver::new(Arc::clone(&config));
+        let asked = [("Upgrade", asks)];
+        let head = RequestHead {
+            method: b"GET",
+            target: b"/",
+            fields: asked
+                .iter()
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        };
+        driver.request_head(head).unwrap();
+        assert_eq!(driver.need(BodyLength::Known(0)), Need::Nothing);
+        let answer = [("Upgrade", switches_to), ("Connection", "upgrade")];
+        let fields = answer
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let head = ResponseHead {
+            status: 101,
+            content_length: None,
+            fields,
+            delimited: true,
+            now: 0,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+        };
+        let step = driver.response_head(head).unwrap();
+        match passes {
+            true => assert!(matches!(step, Step::Pass), "{asks} {switches_to}: {step:?}"),
+            false => assert!(
+                matches!(step, Step::Fail(_)),
+                "{asks} {switches_to}: {step:?}"
+            ),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -308,7 +308,9 @@ fn hits_are_made_too() {
             coding_allowed: true,
             ..Asked::default()
         };
-        let step = driver.look_up(Some(body.as_bytes()), asked).unwrap();
+        let step = driver
+            .look_up(RequestBody::Whole(body.as_bytes()), asked)
+            .unwrap();
         let step = ran(&mut driver, step);
         (driver, step)
     };
@@ -360,7 +362,9 @@ fn elements_of_no_bytes_are_limited_too() {
         let body =
             br#"{"jsonrpc":"2.0","id":1,"method":"debug_executionWitness","params":["0x1"]}"#;
         let _ = driver.need(BodyLength::Known(body.len() as u64));
-        driver.look_up(Some(body), Asked::default()).unwrap();
+        driver
+            .look_up(RequestBody::Whole(body), Asked::default())
+            .unwrap();
         let fields = [(&b"Content-Type"[..], JSON.as_bytes())];
         let step = driver
             .response_head(head_of(None, fields.into_iter()))

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step as Do};
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step as Do};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 
 #[path = "../../tests/support/driven.rs"]
@@ -160,7 +160,7 @@ impl World {
             Step::Ask(ask) => self.ask(ask),
             Step::AskAnything(body) => {
                 let mut driver = self.begun(true);
-                let found = driver.look_up(Some(body), self.asked(false, None, false));
+                let found = driver.look_up(RequestBody::Whole(body), self.asked(false, None, false));
                 // what is stored can be asked for in many ways, but not in none
                 if let Do::Respond = found.unwrap() {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
@@ -259,7 +259,7 @@ impl World {
 
     fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
         let asked = self.asked(open.ask.other_chain, waiter, open.ask.bypass);
-        let found = open.driver.look_up(Some(&open.body), asked).unwrap();
+        let found = open.driver.look_up(RequestBody::Whole(&open.body), asked).unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
         // that of a flight may be as old as the wait was long

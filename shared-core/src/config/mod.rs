@@ -253,6 +253,7 @@ impl Directives {
             }),
             "buffers" => once(&mut self.buffers, || buffers(values)),
             "method" => self.policy.set_method(values),
+            "upgrade" => self.policy.set_upgrade(values),
             "max_answer" => self.policy.set_max_answer(values),
             _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set(name, values),
             _ => self.cache.set(name, values, source),

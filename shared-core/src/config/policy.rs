@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::values::{fill, invalid, DirectiveError, Range, Unit, GIB, KIB};
+use super::values::{fill, invalid, once, one, DirectiveError, Range, Unit, GIB, KIB};
 use crate::bytes::Bytes;
 use crate::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
 use crate::jsonrpc::limit::Limit;
@@ -21,12 +21,19 @@ const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this meth
 /// That an answer is longer than it may be (EIP-1474): clients ask for less.
 const TOO_LONG: &[u8] = br#"{"code":-32005,"message":"the answer is longer than may be sent"}"#;
 
+/// That a method's name has bytes which some nodes leave out, and others do not.
+const MISNAMED: &[u8] =
+    br#"{"code":-32600,"message":"the name of a method must be printable ASCII without blanks"}"#;
+
 /// For answers. Bytes.
 pub(super) const ANSWERS: Range = Range {
     least: KIB,
     most: GIB,
     unit: Unit::Bytes,
 };
+
+/// Protocols that connections may switch to.
+pub(super) const UPGRADES: &[&str] = &["off", "websocket"];
 
 pub(super) const LIMITS: Range = Range {
     least: 1,
@@ -41,12 +48,15 @@ pub struct Policy {
     /// How long answers may be, in bytes.
     answers: Option<Arc<Patterns<u64>>>,
     batch_max: Option<usize>,
+    websocket: bool,
     /// What a call is answered with that is denied: as if that were stored.
     denied: Arc<Entry>,
     /// The same where there are as many calls as may be.
     limited: Arc<Entry>,
     /// The same where the answer is longer than it may be.
     too_long: Arc<Entry>,
+    /// The same where the method's name may be read in two ways.
+    misnamed: Arc<Entry>,
 }
 
 impl Policy {
@@ -59,9 +69,11 @@ impl Policy {
             rules: said.rules.clone(),
             answers: said.answers.clone(),
             batch_max,
+            websocket: said.websocket.unwrap_or(false),
             denied: Arc::new(error(NOT_FOUND)),
             limited: Arc::new(error(LIMITED)),
             too_long: Arc::new(error(TOO_LONG)),
+            misnamed: Arc::new(error(MISNAMED)),
         }))
     }
 
@@ -81,6 +93,16 @@ impl Policy {
     /// How many calls a batch may have.
     pub fn batch_max(&self) -> usize {
         self.batch_max.unwrap_or(usize::MAX)
+    }
+
+    /// Whether connections may become WebSockets, in which calls are not judged.
+    pub fn allows_websocket(&self) -> bool {
+        self.websocket
+    }
+
+    /// The answer to a call of a method that nodes may take for another one.
+    pub(crate) fn misnamed(&self) -> &Arc<Entry> {
+        &self.misnamed
     }
 
     /// The answer to a call that may not be made.
@@ -120,6 +142,7 @@ fn error(text: &[u8]) -> Entry {
 pub(super) struct PolicyDirectives {
     rules: Option<Arc<Rules>>,
     answers: Option<Arc<Patterns<u64>>>,
+    websocket: Option<bool>,
 }
 
 impl PolicyDirectives {
@@ -164,10 +187,23 @@ impl PolicyDirectives {
         Ok(())
     }
 
+    /// `off`, or the only protocol that may be allowed.
+    pub(super) fn set_upgrade(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        once(&mut self.websocket, || {
+            let value = one(values)?;
+            match value {
+                b"off" => Ok(false),
+                b"websocket" => Ok(true),
+                _ => Err(invalid(value, "\"off\" or \"websocket\"")),
+            }
+        })
+    }
+
     /// As [`super::Directives::inherit`]: rules of a block are all there are in it.
     pub(super) fn inherit(&mut self, outer: &Self) {
         fill(&mut self.rules, &outer.rules);
         fill(&mut self.answers, &outer.answers);
+        fill(&mut self.websocket, &outer.websocket);
     }
 
     /// As [`super::Directives::resolve`]; `batch_max`: longer batches are refused.

@@ -4,6 +4,7 @@
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
 use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, WAITS};
+use super::policy::UPGRADES;
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::Range;
 use super::{BUFFERS, BUFFER_SIZES, COMP_LEVELS, HOLDS, HOLD_TIMES, MAX_ONESHOTS, MEMORIES};
@@ -425,6 +426,13 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "How long the answers of a method may be.",
         takes: Answers,
         syntax: &["METHOD | PREFIX* SIZE"],
+        ..ANYWHERE
+    },
+    Setting {
+        name: "upgrade",
+        about: "Where calls are judged, the protocol that connections may switch to.",
+        takes: Word(UPGRADES),
+        default: Said(&["off"]),
         ..ANYWHERE
     },
 ];

@@ -16,6 +16,8 @@ pub enum HeadAction {
     Hold,
     /// Send it, with the head edits, and the body through the encoder.
     Stream,
+    /// Send nothing of it: answer 502.
+    Fail,
 }
 
 /// What to do with a piece of a held body.

@@ -12,7 +12,7 @@ mod response;
 use std::sync::Arc;
 
 use super::actions::Misuse;
-pub use super::cache::asked::{BodyLength, Need};
+pub use super::cache::asked::{BodyLength, Need, RequestBody};
 use super::head::{Field, RequestHead};
 use super::machine::Exchange;
 use super::step::Work;

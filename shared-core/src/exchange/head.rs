@@ -71,6 +71,14 @@ pub(super) struct Request {
     pub(super) no_transform: bool,
     /// WebSocket, gRPC, tunnels: the node gets the head as it is.
     pub(super) untouched: bool,
+    /// What the connection is to become.
+    pub(super) upgrade: Upgrade,
+    /// The body's text, as the head has it.
+    pub(super) text: BodyText,
+    /// The client may wait for a 100 (Continue) before it sends the body.
+    pub(super) expects_continue: bool,
+    /// A node may find a call in its target.
+    pub(super) calls_by_query: bool,
     /// What the client wants, if it is a call.
     pub(super) call: Option<Wish>,
     /// Where SSZ is to be had of what the node has in JSON.
@@ -156,6 +164,10 @@ impl Request {
             untouched: head.method == b"CONNECT",
             ..Request::default()
         };
+        if request.untouched {
+            request.upgrade = Upgrade::Other;
+        }
+        let mut is_chunked = false;
         let (mut json, mut octets) = (false, false);
         if caches.is_some() {
             let expected = head.fields.size_hint().0;
@@ -171,13 +183,28 @@ impl Request {
                 request.no_transform |= cache_control::has_no_transform(value);
             } else if name.eq_ignore_ascii_case(b"upgrade") {
                 request.untouched |= members(value).any(is_websocket);
+                request.upgrade.read(value);
+            } else if name.eq_ignore_ascii_case(b"expect") {
+                let mut expected = members(value);
+                request.expects_continue |=
+                    expected.any(|it| it.eq_ignore_ascii_case(b"100-continue"));
+            } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                is_chunked = true;
             } else if name.eq_ignore_ascii_case(b"content-type") {
                 json |= media_type::is_json(value);
                 octets |= media_type::is_octets(value);
-                request.untouched |= media_type::is_grpc(value);
+                request.text.read(value);
+                if media_type::is_grpc(value) {
+                    request.untouched = true;
+                    request.upgrade = Upgrade::Other;
+                }
             } else if name.eq_ignore_ascii_case(b"content-encoding") {
                 request.coding.read(value);
             }
+        }
+        if request.upgrade == Upgrade::WebSocket && (is_chunked || head.method != b"GET") {
+            // it may be a call to a node that ignores the upgrade (RFC 6455, 4.1)
+            request.upgrade = Upgrade::Other;
         }
         let is_read = decodes && !request.untouched && head.method == b"POST" && (json || octets);
         if request.coding.coded().is_some() && !is_read {
@@ -217,6 +244,64 @@ impl CacheRequest {
 /// Other upgrades, such as curl's `h2c`, are offers that most hosts ignore.
 fn is_websocket(protocol: &[u8]) -> bool {
     protocol.eq_ignore_ascii_case(b"websocket")
+}
+
+/// The protocol that a connection is to switch to (RFC 9110, 7.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Upgrade {
+    /// None.
+    #[default]
+    None,
+    /// WebSocket, and nothing else.
+    WebSocket,
+    /// Another one, or several; gRPC, or a tunnel (`CONNECT`).
+    Other,
+}
+
+impl Upgrade {
+    /// A line of `Upgrade`.
+    pub(super) fn read(&mut self, value: &[u8]) {
+        let mut protocols = members(value).peekable();
+        let is_there = protocols.peek().is_some();
+        *self = match *self {
+            Upgrade::Other => Upgrade::Other,
+            _ if is_there && protocols.all(is_websocket) => Upgrade::WebSocket,
+            _ => Upgrade::Other,
+        };
+    }
+}
+
+/// How a request's body is to be read as text, for all that `Content-Type` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BodyText {
+    /// ISO-8859-1, or US-ASCII: the same as UTF-8 in ASCII only.
+    pub(super) is_latin: bool,
+    /// Another encoding than that or UTF-8.
+    pub(super) is_other: bool,
+    /// `application/x-www-form-urlencoded`.
+    pub(super) is_form: bool,
+}
+
+impl BodyText {
+    /// A line of `Content-Type`.
+    fn read(&mut self, value: &[u8]) {
+        self.is_form |= media_type::is_form(value);
+        for charset in media_type::charsets(value) {
+            let is = |known: &str| charset.eq_ignore_ascii_case(known.as_bytes());
+            if is("iso-8859-1") || is("latin1") || is("us-ascii") || is("ascii") {
+                self.is_latin = true;
+            } else if !is("utf-8") && !is("utf8") {
+                self.is_other = true;
+            }
+        }
+    }
+
+    /// Whether a node that heeds the head may read another text than UTF-8 there.
+    pub(super) fn is_ambiguous(self, body: &[u8]) -> bool {
+        self.is_other
+            || self.is_latin && !body.is_ascii()
+            || self.is_form && body.iter().any(|byte| matches!(byte, b'%' | b'+'))
+    }
 }
 
 /// A response head as the host saw it.

@@ -40,6 +40,14 @@ impl Exchange {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
+        let switches = matches!(self.phase, Phase::AwaitingHead | Phase::AwaitingPart(_))
+            && head.status == 101
+            && !self.may_switch(&head);
+        if switches {
+            self.refuse_fill();
+            self.move_on(Event::Fail, |_| Phase::Cut)?;
+            return Ok(HeadAction::Fail);
+        }
         self.learn_of_status(head.status, head.fields.clone());
         self.learn_of_coding(head.fields.clone());
         self.record_status(head.status);

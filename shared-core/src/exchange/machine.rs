@@ -11,6 +11,7 @@ use super::cache::storing::Storing;
 use super::head::{Field, HeadEdit, Request, RequestHead};
 use super::inquiry::Inquiry;
 use super::phase::Phase;
+use super::query;
 use super::transitions::{Event, State};
 use super::upstream::Upstream;
 use crate::beacon;
@@ -307,6 +308,9 @@ impl Exchange {
             .caches()
             .then_some(&*self.config.cache.credentials);
         self.request = Request::read(head, caches, self.config.coded_requests.are_read());
+        if self.config.policy().is_some() {
+            self.request.calls_by_query = query::may_call(target);
+        }
         // what it says may be known
         let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
         self.request.call = call.filter(|_| is_read);

@@ -28,6 +28,7 @@ mod machine;
 mod node;
 mod phase;
 mod policy;
+mod query;
 mod rewriting;
 mod step;
 mod stream;
@@ -37,6 +38,7 @@ mod transcoding;
 pub mod transitions;
 mod upstream;
 mod upstream_errors;
+mod unjudged;
 
 pub use actions::{EndAction, HeadAction, Misuse, PieceAction};
 pub use cache::asked::{Asked, LookUp};

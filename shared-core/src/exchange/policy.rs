@@ -12,12 +12,13 @@ use std::sync::Arc;
 use super::actions::Misuse;
 use super::answer::Answer;
 use super::bound::Bound;
-use super::cache::asked::{BodyLength, Need};
+use super::cache::asked::{BodyLength, Need, RequestBody};
 use super::cache::part::{Member, Mixed};
 use super::head::HeadEdit;
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::{Event, State};
+use super::unjudged::Unjudged;
 use crate::cache::entry::batch::{batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::reason::Reason;
@@ -47,27 +48,6 @@ pub(super) enum Ruling {
     Refused(Unjudged),
 }
 
-/// Why it is not known what a request calls.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Unjudged {
-    /// It is not JSON.
-    Syntax,
-    /// It is not JSON-RPC to the letter.
-    Request(Refusal),
-    /// A batch of more calls than that.
-    Batch(usize),
-    /// It has a body and is no POST.
-    Method,
-    /// The connection becomes another one.
-    Upgrade,
-    /// Its body is too long.
-    Length,
-    /// Its body is coded, and is not decoded here.
-    Coding,
-    /// There is no memory to read it, or the host could not.
-    Memory,
-}
-
 impl Exchange {
     /// Whether the request is to be judged before it goes on.
     pub(super) fn is_judged(&self) -> bool {
@@ -80,15 +60,22 @@ impl Exchange {
         if !self.is_judged() {
             return None;
         }
+        self.looked.refused = self.refused_by_head(length);
+        if self.looked.refused.is_some() {
+            return Some(Need::LookUp);
+        }
         if length == BodyLength::Known(0) {
-            return self.request.untouched.then_some(Need::LookUp);
+            return None;
+        }
+        if self.becomes_websocket() {
+            return Some(Need::Nothing);
         }
         self.looked.is_for_others = self.need_of_cache(length) == Need::Nothing;
         Some(Need::WholeBody)
     }
 
-    /// What becomes of the request. `None`: its body was not read.
-    pub(super) fn rule(&mut self, body: Option<&[u8]>, is_too_long: bool) -> Ruling {
+    /// What becomes of the request; `is_too_long`: its body, and so it was not kept.
+    pub(super) fn rule(&mut self, body: RequestBody<'_>, is_too_long: bool) -> Ruling {
         let Some(policy) = self.config.policy().map(Arc::clone) else {
             return Ruling::Allowed;
         };
@@ -99,24 +86,21 @@ impl Exchange {
                 None => Ruling::Allowed,
             };
         }
-        let Some(body) = body else {
-            return Ruling::Refused(match is_too_long {
-                true => Unjudged::Length,
-                false => Unjudged::Memory,
-            });
+        let length = match body {
+            RequestBody::Whole(body) => BodyLength::Known(body.len() as u64),
+            RequestBody::Unread | RequestBody::Unavailable => BodyLength::Unknown,
         };
-        if self.request.untouched {
-            return Ruling::Refused(Unjudged::Upgrade);
+        let refused = self.looked.refused.take();
+        if let Some(why) = refused.or_else(|| self.refused_by_head(length)) {
+            return Ruling::Refused(why);
         }
-        if body.is_empty() {
-            return Ruling::Allowed;
-        }
-        if !self.request.post {
-            return Ruling::Refused(Unjudged::Method);
-        }
-        if body.len() as u64 > self.longest_request(true) {
-            return Ruling::Refused(Unjudged::Length);
-        }
+        let body = match body {
+            RequestBody::Whole(b"") => return Ruling::Allowed,
+            RequestBody::Whole(body) => body,
+            RequestBody::Unread => return Ruling::Refused(Unjudged::Expectation),
+            RequestBody::Unavailable if is_too_long => return Ruling::Refused(Unjudged::Length),
+            RequestBody::Unavailable => return Ruling::Refused(Unjudged::Memory),
+        };
         match self.request.coding {
             BodyCoding::None => self.rule_calls(&policy, body),
             BodyCoding::Other => Ruling::Refused(Unjudged::Coding),
@@ -134,6 +118,9 @@ impl Exchange {
     }
 
     fn rule_calls(&mut self, policy: &Policy, body: &[u8]) -> Ruling {
+        if self.request.text.is_ambiguous(body) {
+            return Ruling::Refused(Unjudged::Coding);
+        }
         let is_batch = body.trim_ascii_start().first() == Some(&b'[');
         if memory::is_short() || is_batch && !memory::is_there(room_for(body.len())) {
             return Ruling::Refused(Unjudged::Memory);
@@ -225,6 +212,10 @@ impl Exchange {
 
     /// What a call is answered with that must not be made, or not now; `None`: it may.
     fn judge_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<Entry>> {
+        if !call.method.iter().all(u8::is_ascii_graphic) {
+            // Nethermind trims it, and others may do more
+            return Some(Arc::clone(policy.misnamed()));
+        }
         match policy.judge(call.method) {
             Verdict::Allowed => None,
             Verdict::Denied => Some(Arc::clone(policy.denied())),
@@ -290,49 +281,5 @@ impl Exchange {
             ..Answer::default()
         });
         self.move_on(Event::Refuse, |_| Phase::Ready(answer))
-    }
-}
-
-impl Unjudged {
-    /// Errors of JSON-RPC come with a 200, as nodes have it; what is wrong with the
-    /// request that they are in does not.
-    fn status(self) -> u16 {
-        match self {
-            Unjudged::Syntax | Unjudged::Request(_) | Unjudged::Batch(_) => 200,
-            Unjudged::Method => 405,
-            Unjudged::Upgrade => 403,
-            Unjudged::Length => 413,
-            Unjudged::Coding => 415,
-            Unjudged::Memory => 503,
-        }
-    }
-
-    /// What such an answer has to say in its head.
-    fn field(self) -> Option<HeadEdit> {
-        match self {
-            Unjudged::Method => Some(HeadEdit::set("Allow", b"POST")),
-            _ => None,
-        }
-    }
-
-    fn body(self) -> Vec<u8> {
-        const PARSE: i32 = -32700;
-        const REQUEST: i32 = -32600;
-        const INTERNAL: i32 = -32603;
-        let (code, message) = match self {
-            Unjudged::Syntax => (PARSE, "it is not JSON".into()),
-            Unjudged::Request(why) => (REQUEST, format!("it is not JSON-RPC 2.0: {why}")),
-            Unjudged::Batch(most) => (REQUEST, format!("a batch may have {most} calls at most")),
-            Unjudged::Method => (REQUEST, "what is called is POSTed".into()),
-            Unjudged::Upgrade => (REQUEST, "what is called here is called by HTTP".into()),
-            Unjudged::Length => (REQUEST, "it is too long".into()),
-            Unjudged::Coding => (
-                REQUEST,
-                "its body is coded in a way that is not read".into(),
-            ),
-            Unjudged::Memory => (INTERNAL, "there is no memory to read it".into()),
-        };
-        let error = serde_json::json!({ "code": code, "message": message });
-        format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{error}}}").into_bytes()
     }
 }

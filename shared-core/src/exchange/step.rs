@@ -55,6 +55,8 @@ pub enum Lack {
     Format,
     /// Its head was not judged, and it may be what the client does not take.
     Judgement,
+    /// The node switches to another protocol, in which calls would not be judged.
+    Protocol,
 }
 
 impl Lack {
@@ -74,6 +76,7 @@ impl Lack {
             Lack::Memory => "sszip_memory",
             Lack::Format => "sszip_format",
             Lack::Judgement => "sszip_not_judged",
+            Lack::Protocol => "sszip_protocol",
         }
     }
 
@@ -84,6 +87,7 @@ impl Lack {
             Lack::Memory => c"no memory for the whole answer",
             Lack::Format => c"the response can't be had as SSZ, and was longer than sszip_ssz_hold",
             Lack::Judgement => c"the response was not judged, and is to be sent as SSZ only",
+            Lack::Protocol => c"the node switches protocols (101) where calls are judged",
         }
     }
 }

@@ -127,6 +127,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (AwaitingPart, HeadToPass, Passing),
         (AwaitingPart, HeadToMerge, CollectingPart),
         (AwaitingPart, GiveUp, CollectingPart),
+        (AwaitingPart, Fail, Cut),
         (Start, Update, AwaitingUpdate),
         (AwaitingUpdate, HeadToPass, Passing),
         (AwaitingUpdate, GiveUp, Passing),

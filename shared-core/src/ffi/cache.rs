@@ -9,10 +9,10 @@ use super::job::sszip_job;
 use super::panic::{borrow_mut, borrow_sized, boundary, caught, give};
 use super::types::{
     slice_of, sszip_asked, sszip_beside, sszip_failure, sszip_field, sszip_need,
-    sszip_response_head, sszip_status, sszip_step, sszip_str,
+    sszip_request_body, sszip_response_head, sszip_status, sszip_step, sszip_str,
 };
 use crate::cache::reason::Reason;
-use crate::exchange::drive::{Beside, BodyLength, Driver, Need};
+use crate::exchange::drive::{Beside, BodyLength, Driver, Need, RequestBody};
 use crate::exchange::{Asked, Exchange, Purge};
 
 /// What a look-up needs, of a request with a body of `length` bytes; 0: it has
@@ -67,6 +67,9 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         let asked = borrow_sized!(asked);
+        const WHOLE: u32 = sszip_request_body::SSZIP_BODY_WHOLE as u32;
+        const UNREAD: u32 = sszip_request_body::SSZIP_BODY_UNREAD as u32;
+        const UNAVAILABLE: u32 = sszip_request_body::SSZIP_BODY_UNAVAILABLE as u32;
         let config = driver.exchange().map(|open| Arc::clone(open.config()));
         // SAFETY: the function's contract.
         let url = (!asked.url.data.is_null()).then(|| unsafe { asked.url.bytes() });
@@ -96,7 +99,13 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 bypass: asked.bypass,
                 never_anew: false,
             };
-            (asked.has_body.then(|| asked.body.bytes()), known)
+            let body = match asked.body_is {
+                WHOLE => RequestBody::Whole(asked.body.bytes()),
+                UNREAD => RequestBody::Unread,
+                UNAVAILABLE => RequestBody::Unavailable,
+                _ => return sszip_status::SSZIP_STATUS_MISUSE,
+            };
+            (body, known)
         };
         let found = driver.look_up(body, asked);
         // SAFETY: the function's contract.

@@ -122,11 +122,10 @@ pub struct sszip_asked {
     pub host: sszip_str,
     /// The port on which the proxy was asked.
     pub port: u16,
-    /// The request's body, whole, where `has_body`; else as much of its beginning as is
-    /// in memory.
+    /// The request's body, if it is whole; else as much of its beginning as is in memory.
     pub body: sszip_str,
-    /// It is in memory, or there is none and none is needed.
-    pub has_body: bool,
+    /// What the host has of it: one of `sszip_request_body`.
+    pub body_is: u32,
     /// Milliseconds of `CLOCK_MONOTONIC`, read for this event, here and
     /// wherever else there is a `now` of this type.
     pub now: u64,
@@ -150,6 +149,18 @@ pub struct sszip_asked {
     /// Nothing tells the place from others that pass the same requests elsewhere: without
     /// a `name_space` it is not looked up.
     pub unnamed: bool,
+}
+
+/// A request's body, as the host has it at a look-up.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_request_body {
+    /// All of it is in memory, or there is none and none is needed.
+    SSZIP_BODY_WHOLE = 0,
+    /// The host has not read it, and could.
+    SSZIP_BODY_UNREAD = 1,
+    /// It could not be kept in memory, or read.
+    SSZIP_BODY_UNAVAILABLE = 2,
 }
 
 /// What came of opening a connection to the cache's owner.

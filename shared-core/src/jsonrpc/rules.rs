@@ -68,16 +68,27 @@ impl Rules {
         let says = self
             .patterns
             .find(method, |says, to_the_letter| match says {
-                Says::Deny => true,
-                // where only what is named may be called that is to the letter
-                Says::Limit(_) => !self.is_closed || to_the_letter,
+                Says::Deny | Says::Limit(_) => true,
                 Says::Allow => to_the_letter,
             });
         match (says, self.is_closed) {
+            (Some(Says::Limit(limit)), true) if self.names(method) => Verdict::Limited(limit),
+            (Some(Says::Limit(_)), true) => Verdict::Denied,
             (Some(says), _) => says.verdict(),
             (None, true) => Verdict::Denied,
             (None, false) => Verdict::Allowed,
         }
+    }
+
+    /// Whether a rule lets a method of that name, to the letter, be called.
+    fn names(&self, method: &[u8]) -> bool {
+        let says = self
+            .patterns
+            .find(method, |says, to_the_letter| match says {
+                Says::Deny => true,
+                Says::Limit(_) | Says::Allow => to_the_letter,
+            });
+        matches!(says, Some(Says::Limit(_) | Says::Allow))
     }
 }
 
@@ -131,6 +142,12 @@ mod tests {
                 &["trace_x"],
                 &["eth_call", "trace_block"],
                 &["Trace_x", "trace_call", "net_version", "TRACE_CALL"],
+            ),
+            (
+                &["allow eth_*", "limit eth_getLogs"],
+                &["eth_getLogs", "eth_GETLOGS", "eth_getlogs"],
+                &["eth_call"],
+                &["ETH_getLogs", "trace_x"],
             ),
             (
                 &["deny debug_*", "limit debug_traceCall"],

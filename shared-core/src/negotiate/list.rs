@@ -4,11 +4,20 @@
 /// skipped, as 5.6.1.2 asks of recipients. Commas in quoted strings do not
 /// separate.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Members { rest: Some(value) }.filter(|member| !member.is_empty())
+    unquoted_split(value, b',').filter(|member| !member.is_empty())
+}
+
+/// The parts of a value between `separator`s that are in no quoted string, trimmed.
+pub fn unquoted_split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    Members {
+        rest: Some(value),
+        separator,
+    }
 }
 
 struct Members<'a> {
     rest: Option<&'a [u8]>,
+    separator: u8,
 }
 
 impl<'a> Iterator for Members<'a> {
@@ -25,7 +34,7 @@ impl<'a> Iterator for Members<'a> {
             match byte {
                 b'\\' if quoted => escaped = true,
                 b'"' => quoted = !quoted,
-                b',' if !quoted => return true,
+                byte if byte == self.separator && !quoted => return true,
                 _ => {}
             }
             false

@@ -1,7 +1,7 @@
 //! Media types (RFC 9110, section 8.3.1) and the sets of them that operators
 //! configure.
 
-use super::list::trim;
+use super::list::{trim, unquoted_split};
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
@@ -36,6 +36,35 @@ pub fn is_octets(content_type: &[u8]) -> bool {
 /// Whether a `Content-Type` value is `application/problem+json` (RFC 7807).
 pub fn is_problem(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/problem+json")
+}
+
+/// Whether a `Content-Type` value is `application/x-www-form-urlencoded`.
+pub fn is_form(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+}
+
+/// The values of all `charset` parameters of a `Content-Type` value, without quotes; of
+/// `charset*` (RFC 8187), too, as they stand.
+pub fn charsets(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let parameters = unquoted_split(content_type, b';').skip(1);
+    parameters.filter_map(|parameter| {
+        const NAME: &[u8] = b"charset";
+        let parameter = trim(parameter);
+        let name = parameter.get(..NAME.len())?;
+        if !name.eq_ignore_ascii_case(NAME) {
+            return None;
+        }
+        let rest = trim(&parameter[NAME.len()..]);
+        let value = match rest {
+            [b'=', value @ ..] => trim(value),
+            // what it means is anybody's guess
+            other => other,
+        };
+        Some(match value {
+            [b'"', value @ .., b'"'] => value,
+            value => value,
+        })
+    })
 }
 
 /// A set of media types.

@@ -174,7 +174,7 @@ fn through(
         match action {
             HeadAction::Tee => exchange.observe(piece).unwrap(),
             HeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
-            HeadAction::Pass | HeadAction::Hold => {}
+            HeadAction::Pass | HeadAction::Hold | HeadAction::Fail => {}
         }
         if action != HeadAction::Stream {
             received.extend_from_slice(piece);
@@ -199,6 +199,7 @@ fn through(
         },
         HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
         HeadAction::Pass | HeadAction::Tee => {}
+        HeadAction::Fail => return None,
     }
     Some(received)
 }

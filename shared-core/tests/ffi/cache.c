@@ -44,7 +44,7 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
     asked.size = sizeof(asked);
     asked.name_space = str("chain");
     asked.body = str(body);
-    asked.has_body = true;
+    asked.body_is = SSZIP_BODY_WHOLE;
     asked.now = 1000;
     asked.coding_allowed = true;
     asked.waiter = waiter;

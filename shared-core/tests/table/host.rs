@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::config::Config;
-use sszip_core::exchange::drive::{BodyLength, Driver, Job, Need, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, Job, Need, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::mode::Mode;
 
@@ -122,7 +122,9 @@ impl Task {
             waiter,
             ..Asked::default()
         };
-        let found = self.driver.look_up(Some(&self.request.body), asked);
+        let found = self
+            .driver
+            .look_up(RequestBody::Whole(&self.request.body), asked);
         let found = found.map_err(|problem| problem.to_string())?;
         self.found(found)
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Once};
 
 use sszip_core::config::upstreams::place_of;
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead};
 
 use super::{length, note, Act, Exchange, State};
@@ -65,14 +65,15 @@ impl Exchange {
             _ => BodyLength::Unknown,
         };
         let need = driver.need(length);
+        let expects_continue = driver.expects_continue();
         self.driver = Some(driver);
         match need {
             Need::Nothing => self.forward(stream),
             Need::LookUp => self.look_up(stream, Some(b"")),
             Need::Body | Need::WholeBody if is_all => self.look_up(stream, Some(b"")),
             // the node is to be asked first whether it wants it (`proxy_100_continue`)
-            Need::Body | Need::WholeBody if head.get("expect").is_some() => {
-                self.look_up(stream, None)
+            Need::Body | Need::WholeBody if expects_continue => {
+                self.look_up_body(stream, RequestBody::Unread)
             }
             Need::Body | Need::WholeBody => {
                 self.state = State::Reading;
@@ -152,7 +153,12 @@ impl Exchange {
         }
     }
 
+    /// `None`: it could not be kept.
     pub(super) fn look_up(&mut self, stream: Stream, body: Option<&[u8]>) -> Act {
+        self.look_up_body(stream, body.into())
+    }
+
+    fn look_up_body(&mut self, stream: Stream, body: RequestBody<'_>) -> Act {
         let updates = self.updates();
         let Some(driver) = &mut self.driver else {
             return Act::Continue;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use proxy_wasm::types::MapType;
 use sszip_core::config::upstreams::place_of;
-use sszip_core::exchange::drive::{BodyLength, Driver, Lack, Need, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, Lack, Need, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead};
 
 use super::{note, Act, Exchange, State, CLUSTER, REQUEST};
@@ -52,13 +52,16 @@ impl Exchange {
             _ => BodyLength::Unknown,
         };
         let need = driver.need(length);
+        let expects_continue = driver.expects_continue();
         self.driver = Some(driver);
         match need {
             Need::Nothing => self.forward(),
             Need::LookUp => self.look_up(Some(b"")),
             Need::Body | Need::WholeBody if is_all => self.look_up(Some(b"")),
             // the node is to be asked first whether it wants it (`proxy_100_continue`)
-            Need::Body | Need::WholeBody if head.get("expect").is_some() => self.look_up(None),
+            Need::Body | Need::WholeBody if expects_continue => {
+                self.look_up_body(RequestBody::Unread)
+            }
             Need::Body | Need::WholeBody => {
                 let limit = filter.buffer_limit();
                 match length {
@@ -178,7 +181,12 @@ impl Exchange {
         }
     }
 
+    /// `None`: it could not be kept.
     fn look_up(&mut self, body: Option<&[u8]>) -> Act {
+        self.look_up_body(body.into())
+    }
+
+    fn look_up_body(&mut self, body: RequestBody<'_>) -> Act {
         let Some(driver) = &mut self.driver else {
             return Act::Continue;
         };

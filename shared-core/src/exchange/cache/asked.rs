@@ -12,6 +12,36 @@ pub enum BodyLength {
     Unknown,
 }
 
+/// A request's body, as the host has it at a look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBody<'a> {
+    /// All of it, in memory; empty: there is none.
+    Whole(&'a [u8]),
+    /// The host has not read it: the client waits for a 100 (Continue), which the host
+    /// does not send.
+    Unread,
+    /// It could not be kept in memory, or read: it is too long, memory was refused, or its
+    /// file can't be read.
+    Unavailable,
+}
+
+impl<'a> RequestBody<'a> {
+    /// All of it, if the host has that.
+    pub fn whole(self) -> Option<&'a [u8]> {
+        match self {
+            RequestBody::Whole(body) => Some(body),
+            RequestBody::Unread | RequestBody::Unavailable => None,
+        }
+    }
+}
+
+impl<'a> From<Option<&'a [u8]>> for RequestBody<'a> {
+    /// `None` is a body that could not be had.
+    fn from(body: Option<&'a [u8]>) -> Self {
+        body.map_or(RequestBody::Unavailable, RequestBody::Whole)
+    }
+}
+
 /// What a look-up needs of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {

@@ -12,6 +12,7 @@ use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::exchange::answer::{Answer, Decoding};
 use crate::exchange::bound::Bound;
+use crate::exchange::unjudged::Unjudged;
 use crate::jsonrpc::limit::Permit;
 use crate::jsonrpc::request::Call;
 use crate::metrics::CallOfBatch;
@@ -39,6 +40,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) rpc_methods: Vec<u8>,
     /// Of each call that was judged what it is answered with, if it may not be made.
     pub(in crate::exchange) ruled: Vec<Option<Arc<Entry>>>,
+    /// Why the request is refused for its head.
+    pub(in crate::exchange) refused: Option<Unjudged>,
     /// For those that are limited, until the node has answered.
     pub(in crate::exchange) permits: Vec<Permit>,
     /// For how long what is given had been stored, in milliseconds.

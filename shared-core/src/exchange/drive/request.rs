@@ -1,6 +1,6 @@
 //! What a request asks for: its body, what is stored for it, what the node is asked.
 
-use super::{BodyLength, Driver, Lack, Need, Seeking, Step};
+use super::{BodyLength, Driver, Lack, Need, RequestBody, Seeking, Step};
 use crate::cache::reason::Reason;
 use crate::config::learnt::Learnt;
 use crate::exchange::actions::Misuse;
@@ -8,9 +8,10 @@ use crate::exchange::cache::asked::{Asked, LookUp};
 use crate::exchange::cache::purging::Purge;
 #[cfg(not(target_family = "wasm"))]
 use crate::exchange::cache::telling::Tell;
-use crate::exchange::policy::{Ruling, Unjudged};
+use crate::exchange::policy::Ruling;
 use crate::exchange::step::code;
 use crate::exchange::transitions::Event;
+use crate::exchange::unjudged::Unjudged;
 use crate::memory;
 use crate::panics::caught;
 
@@ -35,6 +36,13 @@ impl Driver {
             Need::Nothing => self.seeking = Seeking::Over,
         }
         need
+    }
+
+    /// For a host that does not send a 100 (Continue): whether the client may wait for one
+    /// before it sends the request's body, which is [unread](RequestBody::Unread) then.
+    pub fn expects_continue(&self) -> bool {
+        self.exchange()
+            .is_some_and(|exchange| exchange.request.expects_continue)
     }
 
     /// For a host that keeps the request's body in memory until it is complete: how many
@@ -116,12 +124,12 @@ impl Driver {
         Some(all)
     }
 
-    /// Looks for stored answers. `body` is `None` where it is not in memory; in `asked`
-    /// is what it begins with then, as far as that is.
+    /// Looks for stored answers. Where `body` is not whole, `asked` has what it begins
+    /// with, as far as that is in memory.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
+    pub fn look_up(&mut self, body: RequestBody<'_>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let room = self.room.take();
         let found = self.find(body, asked);
         drop(room);
@@ -131,11 +139,12 @@ impl Driver {
         found
     }
 
-    fn find(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
+    fn find(&mut self, body: RequestBody<'_>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
         let exchange = self.open(Event::Miss)?;
+        let (as_read, body) = (body, body.whole());
         if exchange.is_judged() {
-            let ruling = caught(|| exchange.rule(body, is_too_long));
+            let ruling = caught(|| exchange.rule(as_read, is_too_long));
             // what was not judged does not go on
             match ruling.unwrap_or(Ruling::Refused(Unjudged::Memory)) {
                 Ruling::Allowed => {}

@@ -141,6 +141,7 @@ impl Driver {
                 HeadAction::Tee => Step::Show,
                 HeadAction::Hold => Step::Hold,
                 HeadAction::Stream => Step::Stream,
+                HeadAction::Fail => Step::Fail(Lack::Protocol),
             }),
             None => self.give_up(Mode::Failed),
         }

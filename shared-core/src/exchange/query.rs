@@ -1,0 +1,68 @@
+//! Calls in a request target: Erigon takes `GET /?method=...`, and other servers a whole
+//! call in a parameter, as JSON-RPC over HTTP had it once.
+
+/// Whether the query of a request target may name a method: it has the word `method`, in any
+/// case and however it is escaped, or a brace.
+pub(super) fn may_call(target: &[u8]) -> bool {
+    const WORD: [u8; 6] = *b"method";
+    let Some(start) = target.iter().position(|&byte| byte == b'?') else {
+        return false;
+    };
+    let mut rest = &target[start + 1..];
+    let mut last = [0; WORD.len()];
+    while let Some((byte, after)) = next(rest) {
+        last.rotate_left(1);
+        last[WORD.len() - 1] = byte.to_ascii_lowercase();
+        if last == WORD || byte == b'{' {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+/// The next byte of a query, without its escape, and what follows it.
+fn next(query: &[u8]) -> Option<(u8, &[u8])> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match query {
+        [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => Some(((high * 16 + low) as u8, rest)),
+            _ => Some((b'%', &query[1..])),
+        },
+        [byte, rest @ ..] => Some((*byte, rest)),
+        [] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_call;
+
+    #[test]
+    fn query_that_names_a_method_may_call() {
+        for target in [
+            "/?method=debug_x",
+            "/a/b?id=1&method=debug_x",
+            "/?METHOD=x",
+            "/?%6detho%64=x",
+            "/?id=1;method=x",
+            "/?request=%7b%22m\\u0065thod%22:1}",
+            "/?request={}",
+            "/?x=%&method=y",
+        ] {
+            assert!(may_call(target.as_bytes()), "{target}");
+        }
+        for target in [
+            "/",
+            "/method",
+            "/?",
+            "/?key=abc",
+            "/?metho=d",
+            "/?meth%6",
+            "/?meth%zzod",
+            "/eth/v1/beacon/blobs?versioned_hashes=0x01,0x02",
+        ] {
+            assert!(!may_call(target.as_bytes()), "{target}");
+        }
+    }
+}
