@@ -15,6 +15,7 @@ use std::time::Duration;
 use sszip_core::config::follow::Follow;
 use sszip_core::config::follows::from_json;
 use sszip_core::lock::locked;
+use sszip_core::log::escaped;
 
 use crate::config::Config;
 use crate::gate::Gate;
@@ -215,7 +216,7 @@ impl Owner {
 }
 
 fn tell(say: sszip_owner_say, level: Level, line: &str) {
-    let (Some(say), Ok(line)) = (say, CString::new(line)) else {
+    let (Some(say), Ok(line)) = (say, CString::new(&*escaped(line))) else {
         return;
     };
     let level = match level {

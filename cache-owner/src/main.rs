@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
+use sszip_core::log::escaped;
 use sszip_owner::asked;
 use sszip_owner::config::Config;
 use sszip_owner::log::{Level, Log};
@@ -76,8 +77,9 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
         .collect();
     signals.thread_block()?;
     let log: Log = Arc::new(|level, line| {
+        let line = escaped(line);
         say(&match level {
-            Level::Notice => line.to_owned(),
+            Level::Notice => line.into_owned(),
             Level::Error => format!("error: {line}"),
         });
     });

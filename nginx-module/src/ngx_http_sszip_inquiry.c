@@ -159,6 +159,8 @@ ngx_http_sszip_set_inquiry(ngx_http_request_t *r, ngx_str_t *unparsed_uri)
 static void
 ngx_http_sszip_inquiry_timeout(ngx_event_t *ev)
 {
+    u_char                 text[NGX_HTTP_SSZIP_LOG_TEXT];
+    ngx_str_t              uri;
     ngx_connection_t      *c;
     ngx_http_request_t    *r;
     ngx_http_upstream_t   *u;
@@ -170,8 +172,10 @@ ngx_http_sszip_inquiry_timeout(ngx_event_t *ev)
 
     ngx_http_set_log_request(c->log, r);
 
+    uri = ngx_http_sszip_log_text(&r->uri, text);
+
     ngx_log_error(NGX_LOG_INFO, c->log, 0,
-                  "sszip: the node has not answered \"%V\" in time", &r->uri);
+                  "sszip: the node has not answered \"%V\" in time", &uri);
 
     ctx = ngx_http_sszip_update_ctx(r);
 

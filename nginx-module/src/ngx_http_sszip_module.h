@@ -22,6 +22,9 @@
 /* variables that give the length of a request's body */
 #define NGX_HTTP_SSZIP_LENGTHS  2
 
+/* bytes of others' text in a line of the log */
+#define NGX_HTTP_SSZIP_LOG_TEXT  512
+
 
 typedef struct {
     ngx_flag_t                   used;             /* a directive of ours */
@@ -351,6 +354,21 @@ ngx_http_sszip_ngx_str(sszip_str str)
 
     s.data = (u_char *) str.data;
     s.len = str.len;
+
+    return s;
+}
+
+
+/* what others have said, for a line of the log */
+
+static ngx_inline ngx_str_t
+ngx_http_sszip_log_text(ngx_str_t *said, u_char *text)
+{
+    ngx_str_t  s;
+
+    s.data = text;
+    s.len = sszip_log_text(ngx_http_sszip_str(said), text,
+                           NGX_HTTP_SSZIP_LOG_TEXT);
 
     return s;
 }

@@ -52,6 +52,9 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 {
     size_t                      n;
     ngx_int_t                   rc;
+    u_char                      args_text[NGX_HTTP_SSZIP_LOG_TEXT],
+                                said_text[NGX_HTTP_SSZIP_LOG_TEXT];
+    ngx_str_t                   args, said;
     ngx_uint_t                  level, status;
     sszip_asked                 asked;
     const sszip_str            *text;
@@ -106,9 +109,13 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 
         level = (status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
 
+        args = ngx_http_sszip_log_text(&r->args, args_text);
+        said = ngx_http_sszip_ngx_str(*text);
+        said.len--;
+        said = ngx_http_sszip_log_text(&said, said_text);
+
         ngx_log_error(level, r->connection->log, 0,
-                      "sszip: purge of \"%V\": %ui %*s", &r->args, status,
-                      text->len - 1, text->data);
+                      "sszip: purge of \"%V\": %ui %V", &args, status, &said);
     }
 
     /* who sends or waits does not leave that to the caller */
@@ -132,13 +139,17 @@ ngx_http_sszip_purge_cleanup(void *data)
 {
     ngx_http_request_t *r = data;
 
+    u_char                 text[NGX_HTTP_SSZIP_LOG_TEXT];
+    ngx_str_t              args;
     ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx != NULL && ctx->step.act == SSZIP_DO_WAIT) {
+        args = ngx_http_sszip_log_text(&r->args, text);
+
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                       "sszip: purge of \"%V\": the client went before its end",
-                      &r->args);
+                      &args);
     }
 }

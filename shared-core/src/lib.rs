@@ -23,6 +23,7 @@
 //! | [`memory`]    | how much a process may hold, and whether there is any |
 //! | [`bytes`]     | copies that may be refused                            |
 //! | [`lock`]      | locks that outlive a panic                            |
+//! | [`log`]       | text of others in a line of a log                     |
 //! | [`metrics`]   | what is counted of an exchange                        |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
 //! | [`variable`]  | what logs may say of an exchange, in words            |
@@ -47,6 +48,7 @@ pub mod gzip;
 pub mod json;
 pub mod jsonrpc;
 pub mod lock;
+pub mod log;
 pub mod memory;
 pub mod metrics;
 pub mod mode;

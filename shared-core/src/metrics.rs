@@ -28,11 +28,12 @@ enum Total {
     NodeRequests,
     CallsSaved,
     Evicted,
+    Invalid,
     /// The first of [`Verdict::ALL`](crate::cache::process::verified::Verdict::ALL).
     Verified,
 }
 
-const TOTALS: [&str; 17] = [
+const TOTALS: [&str; 18] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -46,6 +47,7 @@ const TOTALS: [&str; 17] = [
     "node.requests",
     "node.calls_saved",
     "cache_memory.evicted",
+    "owner.invalid_entries",
     "verified.same",
     "verified.changed",
     "verified.different",
@@ -365,6 +367,13 @@ impl Tally {
     pub(crate) fn add_evicted(&mut self, count: u64) {
         if count > 0 {
             self.more.push((Total::Evicted as u16, count));
+        }
+    }
+
+    /// Entries of the owner's meanwhile that can't be sent as an answer.
+    pub(crate) fn add_invalid(&mut self, count: u64) {
+        if count > 0 {
+            self.more.push((Total::Invalid as u16, count));
         }
     }
 

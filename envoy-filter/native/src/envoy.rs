@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sszip_core::exchange::{Field, HeadEdit};
+use sszip_core::log::escaped;
 
 use crate::abi::*;
 
@@ -606,7 +607,7 @@ pub fn log(level: LogLevel, message: &str) {
     // SAFETY: may be called at any time, by any thread.
     unsafe {
         if envoy_dynamic_module_callback_log_enabled(level) {
-            let message = format!("sszip: {message}");
+            let message = format!("sszip: {}", escaped(message));
             envoy_dynamic_module_callback_log_v2(
                 level,
                 ModuleBuffer::new(message.as_bytes()),

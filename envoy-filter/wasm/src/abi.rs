@@ -121,6 +121,7 @@ unsafe fn taken(bytes: *mut u8, length: usize) -> Vec<u8> {
 
 /// Puts a line into the proxy's log.
 pub fn log(level: Level, text: &str) {
+    let text = sszip_core::log::escaped(text);
     // SAFETY: so many bytes are there.
     unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
 }

@@ -14,6 +14,7 @@ use super::types::{
 use crate::cache::reason::Reason;
 use crate::exchange::drive::{Beside, BodyLength, Driver, Need, RequestBody};
 use crate::exchange::{Asked, Exchange, Purge};
+use crate::log;
 
 /// What a look-up needs, of a request with a body of `length` bytes; 0: it has
 /// none; negative: that will be known at its end. Asked again after
@@ -519,6 +520,25 @@ pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -
 #[no_mangle]
 pub unsafe extern "C" fn sszip_next_line(text: *mut u8, size: usize) -> usize {
     let line = caught(|| PROCESS.shared.verified.take_line()).flatten();
+    let Some(line) = line.filter(|_| !text.is_null()) else {
+        return 0;
+    };
+    let line = log::escaped(&line);
+    let length = line.len().min(size);
+    // SAFETY: the function's contract; a line of ours is none of the host's memory.
+    unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), text, length) };
+    length
+}
+
+/// Writes what others have said for a line of a log, without what would begin another line
+/// or steer a terminal: as much of it as there is room for. Its length is given back.
+///
+/// # Safety
+/// `said` is a valid string; `text` is NULL, or `size` bytes can be written there.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_log_text(said: sszip_str, text: *mut u8, size: usize) -> usize {
+    // SAFETY: the function's contract.
+    let line = caught(|| log::escaped_bytes(unsafe { said.bytes() }));
     let Some(line) = line.filter(|_| !text.is_null()) else {
         return 0;
     };

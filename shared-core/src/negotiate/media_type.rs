@@ -178,7 +178,7 @@ fn essence(content_type: &[u8]) -> &[u8] {
 }
 
 /// A token of RFC 9110, section 5.6.2.
-fn is_token(word: &[u8]) -> bool {
+pub fn is_token(word: &[u8]) -> bool {
     !word.is_empty()
         && word
             .iter()

@@ -73,7 +73,7 @@ const FAMILIES: [(&str, &str, &str, &str); 9] = [
 ];
 
 /// Of counters that stand alone.
-const TOTALS: [(&str, &str, &str, Option<Unit>); 13] = [
+const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     ("requests", "requests", "Requests", None),
     (
         "node.requests",
@@ -91,6 +91,12 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 13] = [
         "cache_memory.evicted",
         "cache_memory_evictions",
         "Entries that left the workers' memory because others needed their room",
+        None,
+    ),
+    (
+        "owner.invalid_entries",
+        "owner_invalid_entries",
+        "Entries of the store's owner that can't be sent as an answer",
         None,
     ),
     (

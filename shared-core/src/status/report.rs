@@ -160,6 +160,7 @@ impl Report {
             "microseconds": times,
             "hit_age_seconds": of_ages(&self.sums.ages),
             "evicted": total("cache_memory.evicted"),
+            "invalid_entries": total("owner.invalid_entries"),
             "verified": families.remove("verified").unwrap_or_else(|| json!({})),
             "modes": families.remove("mode").unwrap_or_else(|| json!({})),
             "cache": families.remove("cache").unwrap_or_else(|| json!({})),

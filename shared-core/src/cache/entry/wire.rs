@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{Entry, Envelope, IdPlace, Meta, Payload};
 use crate::bytes::{copy_of, Bytes};
 use crate::cache::class::Class;
+use crate::cache::http;
 use crate::gzip::open::Open;
+use crate::negotiate::media_type;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
@@ -21,6 +23,9 @@ const MAGIC: [u8; 4] = *b"SZE\x07";
 /// Of magic and length, then of all that comes before the head. Bytes.
 const FLAGS: usize = 8;
 const FIXED: usize = FLAGS + 1;
+
+/// Deflate makes at most 258 bytes of two bits.
+const MOST_INFLATED: u64 = 258 * 4;
 
 /// Flags: it is to be read before it is given out.
 const UNREAD: u8 = 1;
@@ -82,6 +87,26 @@ impl<'a> Head<'a> {
 }
 
 impl Head<'_> {
+    /// Whether it may be sent as the head of an answer with that payload: a final status and
+    /// fields that a cache may store (RFC 9111, 3 and 3.1), and a length that it can have.
+    fn is_valid(&self, payload: &[u8]) -> bool {
+        let has_body = !payload.is_empty() || !self.before.is_empty();
+        let can_have_body = !matches!(self.meta.status, 204 | 205);
+        let is_field = |&(name, value): &(&[u8], &[u8])| {
+            media_type::is_token(name)
+                && http::is_stored_field(name)
+                && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
+        };
+        let inflates = |(_, length)| {
+            let most = (payload.len() as u64).saturating_mul(MOST_INFLATED);
+            length <= most
+        };
+        http::is_storable(self.meta.status)
+            && (can_have_body || !has_body)
+            && self.fields.iter().all(is_field)
+            && self.coded.is_none_or(inflates)
+    }
+
     /// A bound on how many bytes it takes.
     fn most(&self) -> usize {
         let fields = self.fields.iter();
@@ -192,6 +217,9 @@ fn read_head(
     fresh: u64,
 ) -> Option<(usize, impl FnOnce(Bytes) -> Entry)> {
     let (head, payload) = Head::parse(bytes)?;
+    if !head.is_valid(payload) {
+        return None;
+    }
     let start = bytes.len() - payload.len();
     let envelope = Envelope {
         id: head.id,
@@ -225,9 +253,11 @@ fn read_head(
 #[cfg(test)]
 mod tests {
     use super::{as_read, decode, decode_all, unread_length, Encoded};
+    use crate::bytes::Bytes;
     use crate::cache::class::Class;
-    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
     use crate::cache::http::Stale;
+    use crate::gzip::open::Open;
 
     fn envelope(id: IdPlace) -> Envelope {
         Envelope {
@@ -258,6 +288,13 @@ mod tests {
         }
     }
 
+    fn empty() -> Meta {
+        Meta {
+            status: 204,
+            ..Meta::default()
+        }
+    }
+
     fn bytes_of(entry: &Entry) -> Vec<u8> {
         Encoded::of(entry).unwrap().to_vec()
     }
@@ -278,7 +315,7 @@ mod tests {
             [
                 Entry::code(envelope(id), b"null", gate(1000), meta()).unwrap(),
                 Entry::code(envelope(id), &long, gate(0), meta()).unwrap(),
-                Entry::code(Envelope::none(), b"", gate(1000), Meta::default()).unwrap(),
+                Entry::code(Envelope::none(), b"", gate(1000), empty()).unwrap(),
             ]
         })
         .collect()
@@ -335,6 +372,76 @@ mod tests {
                 other[at] ^= 0x10;
                 assert!(decode(&other, 0, 0, 0).is_none(), "{at}");
             }
+        }
+    }
+
+    #[test]
+    fn entry_that_is_no_answer_is_not_decoded() {
+        let with = |change: &dyn Fn(&mut Meta)| {
+            let mut meta = meta();
+            change(&mut meta);
+            let gate = Gate {
+                min_length: 1000,
+                level: 1,
+            };
+            let entry = Entry::code(Envelope::none(), b"null", gate, meta).unwrap();
+            decode(&bytes_of(&entry), 0, 0, 0).is_some()
+        };
+        for status in [
+            0,
+            100,
+            101,
+            103,
+            199,
+            204,
+            205,
+            206,
+            304,
+            600,
+            999,
+            1224,
+            u16::MAX,
+        ] {
+            assert!(!with(&|meta| meta.status = status), "{status}");
+        }
+        for status in [200, 203, 299, 301, 404, 410, 429, 500, 503, 599] {
+            assert!(with(&|meta| meta.status = status), "{status}");
+        }
+        for (name, value, is_valid) in [
+            ("vary", "Origin", true),
+            ("Access-Control-Allow-Origin", "*", true),
+            ("x", "caf\u{e9}\tb", true),
+            ("x", "", true),
+            ("", "a", false),
+            ("a b", "a", false),
+            ("a:", "a", false),
+            ("a\r\nb", "a", false),
+            (":status", "200", false),
+            ("x", "a\r\nSet-Cookie: b", false),
+            ("x", "a\nb", false),
+            ("x", "a\0", false),
+            ("Connection", "close", false),
+            ("transfer-encoding", "chunked", false),
+            ("Content-Length", "7", false),
+            ("Upgrade", "h2c", false),
+            ("Trailer", "x", false),
+        ] {
+            let field = || (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+            assert_eq!(
+                with(&|meta| meta.fields.push(field())),
+                is_valid,
+                "{name}: {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn entry_is_not_decoded_if_its_payload_can_not_be_so_long() {
+        for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
+            let open = Open::new(Bytes::copy_of(b"abcd").unwrap(), 1, length);
+            let entry = Entry::new(Envelope::none(), Payload::Open(open), meta());
+            let decoded = decode(&bytes_of(&entry), 0, 0, 0);
+            assert_eq!(decoded.is_some(), is_valid, "{length}");
         }
     }
 

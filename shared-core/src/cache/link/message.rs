@@ -273,16 +273,14 @@ impl Answer {
         wire::decode_all(self.body, now, age, self.fresh)
     }
 
-    /// The entries that it has of several keys.
-    pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Entry)> + '_ {
+    /// The entries that it has of several keys; `None`: it can't be sent as an answer.
+    pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Option<Entry>)> + '_ {
         let mut rest = &self.body[..];
-        std::iter::from_fn(move || loop {
+        std::iter::from_fn(move || {
             let (key, fresh, entry, after) = take_one(rest)?;
             rest = after;
             // no answer to a call says how old it is
-            if let Some(entry) = wire::decode(entry, now, 0, fresh) {
-                return Some((key, entry));
-            }
+            Some((key, wire::decode(entry, now, 0, fresh)))
         })
     }
 }

@@ -28,7 +28,11 @@ pub(super) fn take(
     if memory::is_short() {
         return None;
     }
-    let entry = tells(answer.entry(now)?, chains);
+    let Some(entry) = answer.entry(now) else {
+        shared.saw_invalid();
+        return None;
+    };
+    let entry = tells(entry, chains);
     // what was seen here may be on its way to the owner
     let entry = Some(entry).filter(Entry::holds)?;
     let hot = shared.hot();
@@ -47,6 +51,10 @@ pub(super) fn take(
 pub(super) fn take_all(shared: &Shared, chains: &Chains, answer: &Answer, now: u64) -> Entries {
     let mut entries = Vec::new();
     for (key, entry) in answer.entries(now) {
+        let Some(entry) = entry else {
+            shared.saw_invalid();
+            continue;
+        };
         let entry = tells(entry, chains);
         if entry.holds() && !memory::is_short() {
             let entry = Arc::new(entry);

@@ -23,6 +23,7 @@ pub mod varying;
 pub mod verified;
 pub mod wake;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use self::changes::Changes;
@@ -88,9 +89,25 @@ pub struct Shared {
     /// Failed upstream requests, and JSON-RPC errors.
     pub upstream_errors: UpstreamErrors,
     wakers: Wakers,
+    /// Entries of the owner's that can't be sent as an answer, and were not counted yet.
+    invalid: AtomicU64,
 }
 
 impl Shared {
+    /// The owner has given what can't be sent as an answer.
+    pub fn saw_invalid(&self) {
+        self.invalid.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many of these there were since this was asked last.
+    pub fn take_invalid(&self) -> u64 {
+        match self.invalid.load(Ordering::Relaxed) {
+            // as always
+            0 => 0,
+            _ => self.invalid.swap(0, Ordering::Relaxed),
+        }
+    }
+
     /// Makes the hot tier, of at most `bytes`, with entries of at most
     /// `max_entry` bytes, for so many event loops: the larger entries may be, the
     /// fewer its shards. A host that forks calls it after the fork; a second call

@@ -55,6 +55,7 @@ impl Driver {
         let shared = &exchange.config().process.shared;
         tally.add_process(shared);
         tally.add_evicted(shared.hot().map_or(0, Hot::take_evictions));
+        tally.add_invalid(shared.take_invalid());
         self.is_counted = true;
         Some(tally)
     }

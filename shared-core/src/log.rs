@@ -1,0 +1,65 @@
+//! Text for a line of a log. What comes from elsewhere (a node, a client, an owner, a
+//! configuration) may hold a line feed, which would begin a line of its own, or what steers
+//! a terminal: every host passes its lines through [`escaped`].
+
+use std::borrow::Cow;
+
+/// `text` with all that is no visible character as an escape: `\n`, `\u{1b}`.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_hidden(character) {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    Cow::Owned(line)
+}
+
+/// The same of bytes that need not be UTF-8.
+pub fn escaped_bytes(text: &[u8]) -> String {
+    escaped(&String::from_utf8_lossy(text)).into_owned()
+}
+
+/// Control characters, separators of lines, and what changes the direction of writing or
+/// has no width.
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escaped, escaped_bytes};
+
+    #[test]
+    fn text_for_a_log_stays_one_visible_line() {
+        for (text, line) in [
+            ("", ""),
+            ("a \"b\" \\ caf\u{e9}", "a \"b\" \\ caf\u{e9}"),
+            ("a\nb\r\tc", "a\\nb\\r\\tc"),
+            ("\u{1b}[31m\0\u{7f}", "\\u{1b}[31m\\u{0}\\u{7f}"),
+            (
+                "\u{85}\u{2028}\u{202e}\u{feff}",
+                "\\u{85}\\u{2028}\\u{202e}\\u{feff}",
+            ),
+        ] {
+            assert_eq!(escaped(text), line);
+        }
+        assert_eq!(escaped_bytes(b"a\xff\n"), "a\u{fffd}\\n");
+    }
+}

@@ -1,0 +1,149 @@
+"""What the head of a request decides is answered at the head, in Envoy: before a body has come
+that may never end, or that its client keeps back."""
+
+import json
+import threading
+
+import pytest
+import websockets.sync.client
+import websockets.sync.server
+from websockets.exceptions import InvalidStatus
+
+from harness.client import Connection
+from harness.envoy import address, cluster, route
+from harness.origin import answer
+from harness.rpc import Node, call
+
+HOSTS = ("native", "wasm")
+RULES = {"method": "deny debug_*"}
+WEBSOCKET = (
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+CALL = call("eth_chainId")
+CHAIN = {"jsonrpc": "2.0", "id": 1, "result": "0x1"}
+
+
+@pytest.fixture(scope="module")
+def sockets():
+    """An echo over WebSockets: its port."""
+
+    def serve(connection):
+        for message in connection:
+            connection.send(message)
+
+    server = websockets.sync.server.serve(serve, "127.0.0.1", 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.socket.getsockname()[1]
+    server.shutdown()
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy, sockets):
+    return start_envoy(
+        [
+            route("/allowed", {**RULES, "upgrade": "websocket"}, "sockets"),
+            route("/denied", RULES, "sockets"),
+            route("/short", {"max_answer": "eth_getLogs 1m"}),
+            route("/none", {"method": "allow *"}),
+            route("/free", {}),
+            route("/", RULES),
+        ],
+        clusters=[cluster("sockets", address(sockets))],
+        http={
+            "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "other"}],
+            "proxy_100_continue": True,
+            "http2_protocol_options": {"allow_connect": True},
+        },
+        hops="http2",
+    )
+
+
+@pytest.fixture(autouse=True)
+def node(origin):
+    node = Node({"eth_chainId": b'"0x1"'})
+    origin.answers(node)
+    return node
+
+
+def head_alone(envoy, path, fields, method=b"POST", port=None):
+    """The status of the answer to a request of which no body ever comes, and the answer."""
+    with Connection(port or envoy.direct) as connection:
+        connection.send(b"%b %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (method, path, fields))
+        response = connection.read(method.decode())
+        return response.status, response
+
+
+@pytest.mark.parametrize("path", [b"/", b"/short", b"/none", b"/denied"])
+@pytest.mark.parametrize("port", ["direct", "port"], ids=["HTTP/1.1", "HTTP/2"])
+def test_upgrade_under_a_rule_is_refused_at_the_head(envoy, origin, path, port):
+    """Over HTTP/2 it is an extended CONNECT."""
+    for fields in (WEBSOCKET, WEBSOCKET.replace(b"websocket", b"other")):
+        status, response = head_alone(envoy, path, fields, b"GET", getattr(envoy, port))
+        assert status == 403
+        assert json.loads(response.body)["error"]["code"] == -32600
+    assert not origin.received()
+
+
+@pytest.mark.parametrize("port", ["direct", "port"], ids=["HTTP/1.1", "HTTP/2"])
+def test_websocket_passes_where_it_is_allowed(envoy, port):
+    uri = f"ws://127.0.0.1:{getattr(envoy, port)}"
+    with websockets.sync.client.connect(f"{uri}/allowed", proxy=None) as connection:
+        for message in ("0x1", "x" * 100000):
+            connection.send(message)
+            assert connection.recv(30) == message
+    with pytest.raises(InvalidStatus) as refused:
+        websockets.sync.client.connect(f"{uri}/denied", proxy=None)
+    assert refused.value.response.status_code == 403
+
+
+def test_another_upgrade_is_refused_where_websocket_is_allowed(envoy):
+    fields = WEBSOCKET.replace(b"websocket", b"other")
+    assert head_alone(envoy, b"/allowed", fields, b"GET")[0] == 403
+
+
+def test_long_body_is_refused_at_the_head(envoy, origin):
+    fields = b"Content-Type: application/json\r\nContent-Length: 99999999\r\n"
+    assert head_alone(envoy, b"/", fields)[0] == 413
+    assert not origin.received()
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_coded_body_is_refused_at_the_head(envoy, origin, length):
+    fields = b"Content-Type: application/json\r\nContent-Encoding: br\r\n" + length
+    assert head_alone(envoy, b"/", fields)[0] == 415
+    assert not origin.received()
+
+
+def test_other_method_is_refused_at_the_head(envoy, origin):
+    assert head_alone(envoy, b"/", b"Content-Length: 5\r\n", b"PUT")[0] == 405
+    assert head_alone(envoy, b"/?method=debug_x", b"", b"GET")[0] == 405
+    assert not origin.received()
+
+
+@pytest.mark.parametrize("value", [b"100-continue", b"100-Continue"])
+def test_expectation_that_nobody_meets_is_refused_at_the_head(envoy, origin, value):
+    fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: %b\r\n"
+    status, response = head_alone(envoy, b"/", fields % (len(CALL), value))
+    assert status == 417, response
+    assert not origin.received()
+
+
+def test_other_expectation_is_no_lack_of_memory(envoy, origin):
+    fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: foo\r\n\r\n"
+    with Connection(envoy.direct) as connection:
+        connection.send(b"POST / HTTP/1.1\r\nHost: x\r\n" + fields % len(CALL) + CALL)
+        response = connection.read("POST")
+    assert (response.status, json.loads(response.body)) == (200, CHAIN)
+    assert json.loads(origin.received()[0].body)["method"] == "eth_chainId"
+
+
+def test_expectation_goes_to_the_node_where_nothing_is_judged(envoy, origin):
+    origin.answers(answer(b"{}", headers=[("Content-Type", "application/json")]))
+    fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
+    with Connection(envoy.direct) as connection:
+        connection.send(b"POST /free HTTP/1.1\r\nHost: x\r\n" + fields % len(CALL) + CALL)
+        assert connection.read("POST").status == 200
+    assert origin.received()[0].header("Expect") == "100-continue"
