@@ -164,6 +164,9 @@ fn member() -> impl Strategy<Value = String> {
         "\"d\\u0065bug_x\"",
         "\"debug\\u005fx\"",
         "\"DEBUG_x\"",
+        "\"debug_x \"",
+        "\"\u{a0}debug_x\"",
+        "\"\u{3000}debug_x\u{85}\"",
         "\"eth_chainId\"",
         "\"eth_call\"",
         "\"eth_chainId\"",
@@ -192,6 +195,8 @@ fn call() -> impl Strategy<Value = String> {
         "net_version",
         "debug",
         "Debug_x",
+        " debug_x",
+        "debug_x\u{2028}",
     ]);
     let id = prop::sample::select(vec!["1", "2", "\"a\"", "null", "", "-0.5e7"]);
     let good = (method, id).prop_map(|(method, id)| {

@@ -13,7 +13,7 @@ import pytest
 from harness.client import Connection, fetch, request_bytes
 from harness.http2 import Http2Client
 from harness.nginx import Nginx
-from harness.origin import answer
+from harness.origin import Hangup, answer
 from harness.rpc import Node, call
 
 CONFIG = """
@@ -61,6 +61,8 @@ server {
         proxy_pass http://@origin@;
     }
     location /mapped { add_header Kind $kind; proxy_pass http://@origin@; }
+    location /allowed { sszip_upgrade websocket; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; proxy_pass http://@origin@; }
+    location /h2c { proxy_set_header Upgrade h2c; proxy_set_header Connection upgrade; proxy_pass http://@origin@; }
     location /socket { proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; proxy_pass http://@origin@; }
 }
 server {
@@ -331,6 +333,36 @@ def test_what_becomes_a_websocket(nginx, origin, node):
     response = ask(nginx, "/socket", None, headers, method="GET")
     assert response.status == 403
     assert not origin.received()
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "TLS/1.0", "websocket, h2c", "x", ""])
+@pytest.mark.parametrize("path", ["/socket", "/allowed", "/"])
+def test_upgrade_to_another_protocol_is_refused(nginx, origin, node, path, protocol):
+    headers = [("Upgrade", protocol), ("Connection", "upgrade")]
+    assert ask(nginx, path, None, headers, method="GET").status == 403
+    assert ask(nginx, path, GOOD, [JSON, *headers]).status == 403
+    assert not origin.received()
+
+
+def switched(protocol):
+    head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %s\r\n\r\n"
+    return [(head % protocol).encode(), Hangup()]
+
+
+@pytest.mark.parametrize("path, asked, protocol", [("/h2c", None, "h2c"), ("/allowed", "websocket", "h2c")])
+def test_switch_of_protocols_is_a_bad_gateway(nginx, origin, path, asked, protocol):
+    origin.answers(switched(protocol))
+    headers = [("Upgrade", asked), ("Connection", "upgrade")] if asked else []
+    assert ask(nginx, path, None, headers, method="GET").status == 502
+
+
+def test_websocket_is_a_tunnel_where_it_is_allowed(nginx, origin):
+    origin.answers(switched("websocket"))
+    headers = [("Upgrade", "websocket"), ("Connection", "upgrade")]
+    with Connection(nginx.port) as connection:
+        connection.send(request_bytes("/allowed", headers=headers))
+        assert connection.read_head().status == 101
+    assert origin.received()[0].header("Upgrade") == "websocket"
 
 
 def test_blocks_have_rules_of_their_own(nginx, origin, node):

@@ -1,6 +1,8 @@
 """The owner follows nodes: what it says of chains that do what chains do."""
 
+import http.server
 import json
+import threading
 import time
 
 import pytest
@@ -193,6 +195,46 @@ def test_who_can_not_be_followed_is_said_at_once(start_daemon):
     assert "refused" in chain["error"]
     assert daemon.said().count("the node does not answer") == 1
     assert "secret" not in daemon.said()
+
+
+HOSTILE = "x\x1b[31m\n2026/11/25 00:00:00 [alert] 1#1: a line of the node's own\x85\u2028\u202e"
+
+
+class Hostile(http.server.BaseHTTPRequestHandler):
+    """A node whose errors are to look like lines of the log."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        calls = asked if isinstance(asked, list) else [asked]
+        error = {"code": -1, "message": HOSTILE}
+        said = [{"jsonrpc": "2.0", "id": call["id"], "error": error} for call in calls]
+        body = json.dumps(said if isinstance(asked, list) else said[0]).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_error_of_a_node_stays_one_line_of_the_log(start_daemon):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/"
+        daemon = start_daemon(heads=[{"namespace": NAME, "url": url, "interval": "100ms"}])
+        end = time.monotonic() + LIMIT
+        while "a line of the node's own" not in daemon.said():
+            assert time.monotonic() < end, daemon.said()
+            time.sleep(0.02)
+    finally:
+        server.shutdown()
+        server.server_close()
+    said = daemon.said()
+    assert not [line for line in said.split("\n") if line.startswith("2026/11/25")]
+    assert not [letter for letter in said if letter != "\n" and not letter.isprintable()]
 
 
 def told(daemon, known=None):
