@@ -28,6 +28,7 @@ mod machine;
 mod node;
 mod phase;
 mod policy;
+mod policy_of_head;
 mod query;
 mod rewriting;
 mod step;

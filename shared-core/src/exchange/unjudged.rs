@@ -1,10 +1,6 @@
-//! Requests of which it can't be known what they call: by their heads, before their bodies
-//! have come, or by their bodies. They are refused where calls are judged.
+//! Why a request is refused where calls are judged, and the answer that it gets.
 
-use super::cache::asked::BodyLength;
-use super::head::{Field, HeadEdit, ResponseHead, Upgrade};
-use super::machine::Exchange;
-use crate::coded::BodyCoding;
+use super::head::HeadEdit;
 use crate::jsonrpc::request::Refusal;
 
 /// Why it is not known what a request calls.
@@ -29,58 +25,6 @@ pub(super) enum Unjudged {
     Expectation,
     /// There is no memory to read it, or the host could not.
     Memory,
-}
-
-impl Exchange {
-    /// Why the request is refused for its head alone, with a body of that length.
-    pub(super) fn refused_by_head(&self, length: BodyLength) -> Option<Unjudged> {
-        let allows_websocket = self
-            .config
-            .policy()
-            .is_some_and(|policy| policy.allows_websocket());
-        match self.request.upgrade {
-            Upgrade::None => {}
-            Upgrade::WebSocket if allows_websocket => {}
-            Upgrade::WebSocket | Upgrade::Other => return Some(Unjudged::Upgrade),
-        }
-        if length == BodyLength::Known(0) {
-            return self.request.calls_by_query.then_some(Unjudged::Method);
-        }
-        if !self.request.post {
-            // of an unknown length it may be empty
-            let has_body = length != BodyLength::Unknown;
-            return has_body.then_some(Unjudged::Method);
-        }
-        let longest = self.longest_request(true);
-        if matches!(length, BodyLength::Known(length) if length > longest) {
-            return Some(Unjudged::Length);
-        }
-        let is_coded = self.request.coding == BodyCoding::Other;
-        (is_coded || self.request.text.is_other).then_some(Unjudged::Coding)
-    }
-
-    /// Whether the connection becomes a WebSocket, where the operator lets it.
-    pub(super) fn becomes_websocket(&self) -> bool {
-        self.request.upgrade == Upgrade::WebSocket
-    }
-
-    /// Whether a node may switch protocols (101) here: where calls are judged only to what
-    /// the client has asked for, and the operator allows.
-    pub(super) fn may_switch<'a, I>(&self, head: &ResponseHead<I>) -> bool
-    where
-        I: Iterator<Item = Field<'a>> + Clone,
-    {
-        let Some(policy) = self.config.policy() else {
-            return true;
-        };
-        let mut switches_to = Upgrade::None;
-        for (name, value) in head.fields.clone() {
-            if name.eq_ignore_ascii_case(b"upgrade") {
-                switches_to.read(value);
-            }
-        }
-        policy.allows_websocket() && self.becomes_websocket() && switches_to == Upgrade::WebSocket
-    }
 }
 
 impl Unjudged {
