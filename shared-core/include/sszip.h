@@ -1426,6 +1426,17 @@ size_t sszip_next_line(uint8_t *text,
                        size_t size);
 
 /*
+ Writes what others have said for a line of a log, without what would begin another line
+ or steer a terminal: as much of it as there is room for. Its length is given back.
+
+ # Safety
+ `said` is a valid string; `text` is NULL, or `size` bytes can be written there.
+ */
+size_t sszip_log_text(sszip_str said,
+                      uint8_t *text,
+                      size_t size);
+
+/*
  A request that waits and is to be looked up again: its `waiter`, or 0. To
  be asked until 0 after something was stored and after an exchange was freed.
  */
