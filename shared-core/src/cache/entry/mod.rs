@@ -114,7 +114,7 @@ pub struct Gate {
 
 /// What is known of an answer besides its bytes. Elsewhere its times mean
 /// nothing; its fields are written apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Meta {
     /// Status code.
     pub status: u16,
@@ -145,6 +145,25 @@ pub struct Meta {
     pub follows: Option<(Namespace, u64)>,
     /// The highest block that it depends on, or the head that it tells of.
     pub height: Option<u64>,
+}
+
+impl Default for Meta {
+    /// A 200 of which nothing more is known.
+    fn default() -> Self {
+        Self {
+            status: 200,
+            fields: Vec::new(),
+            stored_at: 0,
+            age: 0,
+            revalidates: false,
+            stale: Stale::default(),
+            expires_at: 0,
+            class: Class::default(),
+            block_number: None,
+            follows: None,
+            height: None,
+        }
+    }
 }
 
 impl Meta {

@@ -95,6 +95,7 @@ impl Head<'_> {
         let is_field = |&(name, value): &(&[u8], &[u8])| {
             media_type::is_token(name)
                 && http::is_stored_field(name)
+                && !name.eq_ignore_ascii_case(b"set-cookie")
                 && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
         };
         let inflates = |(_, length)| {
@@ -424,6 +425,7 @@ mod tests {
             ("transfer-encoding", "chunked", false),
             ("Content-Length", "7", false),
             ("Upgrade", "h2c", false),
+            ("Set-Cookie", "a=b", false),
             ("Trailer", "x", false),
         ] {
             let field = || (name.as_bytes().to_vec(), value.as_bytes().to_vec());
