@@ -380,6 +380,16 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_core_loc_conf_t  *clcf;
 #endif
 
+    /* a body that was not read must not be taken for the next request */
+
+    r->expect_tested = 1;
+
+    rc = ngx_http_discard_request_body(r);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
     if (ngx_http_sszip_set_stored_head(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }

@@ -344,6 +344,26 @@ def test_upgrade_to_another_protocol_is_refused(nginx, origin, node, path, proto
     assert not origin.received()
 
 
+@pytest.mark.parametrize("path", ["/", "/cached"])
+@pytest.mark.parametrize(
+    "method, more, status",
+    [
+        ("PUT", [], 405),
+        ("POST", [("Content-Encoding", "br")], 415),
+        ("POST", [("Upgrade", "x"), ("Connection", "upgrade")], 403),
+    ],
+)
+def test_body_of_a_request_that_is_refused_at_its_head_is_no_request(nginx, origin, node, path, method, more, status):
+    hidden = request_bytes("/off", method="POST", headers=[JSON], body=BAD)
+    with Connection(nginx.port) as connection:
+        connection.send(request_bytes(path, method=method, headers=[JSON, *more], body=hidden))
+        connection.send(request_bytes("/", method="POST", headers=[JSON, ("Connection", "close")], body=GOOD))
+        assert connection.read(method).status == status
+        assert json.loads(connection.read("POST").body) == CHAIN
+        connection.ended()
+    assert called(origin) == ["eth_chainId"]
+
+
 def switched(protocol):
     head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %s\r\n\r\n"
     return [(head % protocol).encode(), Hangup()]
