@@ -210,7 +210,7 @@ HIDDEN = [
     BAD.replace(b"0xab", b"\xff"),
     BAD.replace(b"0xab", b"\t"),
     BAD.replace(b"0xab", rb"\ud800"),
-    BAD.replace(b'["0xab"]', b"[" * 600 + b"]" * 600),
+    BAD.replace(b'["0xab"]', b"[" * 20000 + b"]" * 20000),
     b'{"jsonrpc":"2.0","id":"%s","method":"debug_x"}' % (b"a" * 300),
 ]
 
