@@ -83,7 +83,8 @@ def test_upgrade_under_a_rule_is_refused_at_the_head(envoy, origin, path, port):
     for fields in (WEBSOCKET, WEBSOCKET.replace(b"websocket", b"other")):
         status, response = head_alone(envoy, path, fields, b"GET", getattr(envoy, port))
         assert status == 403
-        assert json.loads(response.body)["error"]["code"] == -32600
+        # of HTTP/2 the hop before it passes on no body of what became no tunnel
+        assert port == "port" or json.loads(response.body)["error"]["code"] == -32600
     assert not origin.received()
 
 
@@ -140,10 +141,10 @@ def test_other_expectation_is_no_lack_of_memory(envoy, origin):
     assert json.loads(origin.received()[0].body)["method"] == "eth_chainId"
 
 
-def test_expectation_goes_to_the_node_where_nothing_is_judged(envoy, origin):
+def test_expectation_is_met_where_nothing_is_judged(envoy, origin):
     origin.answers(answer(b"{}", headers=[("Content-Type", "application/json")]))
     fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
     with Connection(envoy.direct) as connection:
         connection.send(b"POST /free HTTP/1.1\r\nHost: x\r\n" + fields % len(CALL) + CALL)
         assert connection.read("POST").status == 200
-    assert origin.received()[0].header("Expect") == "100-continue"
+    assert origin.received()[0].body == CALL
