@@ -37,9 +37,9 @@ mod streaming;
 mod transcode;
 mod transcoding;
 pub mod transitions;
+mod unjudged;
 mod upstream;
 mod upstream_errors;
-mod unjudged;
 
 pub use actions::{EndAction, HeadAction, Misuse, PieceAction};
 pub use cache::asked::{Asked, LookUp};
