@@ -8,7 +8,7 @@ const JOINED: usize = 16 << 10;
 
 /// Pieces in the order in which they came. They are not joined in one buffer, which would
 /// be copied, and leave a hole in the sandbox's memory, each time it grew.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Pieces {
     all: Vec<Vec<u8>>,
     length: usize,
