@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
+use sszip_core::cache::chain::Sighting;
 use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
@@ -287,6 +288,12 @@ impl Engine {
     /// `process` gives its lease back.
     pub fn give_back(&self, key: &Key, process: &Name) {
         self.owner.give_back(key, process, now());
+        self.wake();
+    }
+
+    /// A block was shown to a client.
+    pub fn shows(&self, namespace: &Namespace, sighting: Sighting) {
+        self.owner.shows(namespace, sighting);
         self.wake();
     }
 

@@ -5,6 +5,7 @@
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
+use sszip_core::cache::chain::Sighting;
 use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::about::MAX_METHOD;
 use sszip_core::cache::entry::about::{About as EntryAbout, Scope};
@@ -49,6 +50,13 @@ pub enum Request {
     },
     /// To remove entries; the body has the [`scope`].
     Purge,
+    /// A block was shown to a client.
+    Shows {
+        /// Of the chain behind which namespace.
+        namespace: Namespace,
+        /// Which one.
+        sighting: Sighting,
+    },
     /// A purge holds; the body has its [`generation`].
     Acknowledge(Name),
     /// The event stream.
@@ -140,10 +148,11 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         ("leases", Some(_)) => ("DELETE", &["process"]),
         ("acknowledgements", None) => ("POST", &["process"]),
         ("events", None) => ("GET", &["process"]),
+        ("heads", None) => ("POST", &["namespace", "height", "shown"]),
         ("lookups" | "purges", None) => ("POST", &[]),
         ("status", None) => ("GET", &["format"]),
         _ => return Err(nowhere(
-            "there is entries/KEY, lookups, leases/KEY, purges, acknowledgements, events and status",
+            "there is entries/KEY, lookups, leases/KEY, heads, purges, acknowledgements, events and status",
         )),
     };
     if !allowed.split(", ").any(|name| name == head.method.as_str()) {
@@ -181,6 +190,17 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         },
         "acknowledgements" => Request::Acknowledge(query.process()?),
         "events" => Request::Events(query.process()?),
+        "heads" => Request::Shows {
+            namespace: namespace(query.get("namespace").unwrap_or_default())?,
+            sighting: Sighting {
+                height: (query.number("height")?).ok_or_else(|| bad("height= is missing"))?,
+                is_block: match query.get("shown") {
+                    Some("block") => true,
+                    Some("part") => false,
+                    _ => return Err(bad("shown= is block or part")),
+                },
+            },
+        },
         "lookups" => Request::LookUps,
         "purges" => Request::Purge,
         _ => Request::Status(match query.get("format") {

@@ -147,6 +147,13 @@ impl Service {
                 })?;
                 Ok(answer::empty(StatusCode::NO_CONTENT))
             }
+            Request::Shows {
+                namespace,
+                sighting,
+            } => {
+                engine.shows(&namespace, sighting);
+                Ok(answer::empty(StatusCode::NO_CONTENT))
+            }
             Request::Events(process) => {
                 let (stream, waker) = engine.arrive(&process).map_err(|_| {
                     Problem::new(

@@ -603,6 +603,7 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         if (sszip_plan_start(smcf->plan, ccf->worker_processes)
             == SSZIP_STATUS_OK)
         {
+            ngx_http_sszip_share_heads(smcf);
             ngx_http_sszip_link_start(smcf->owner);
 
         } else {

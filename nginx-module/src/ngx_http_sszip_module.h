@@ -35,6 +35,7 @@ typedef struct {
     ngx_int_t                    bypass;           /* ... what Lua has said */
     ngx_array_t                  caching;          /* location confs */
     ngx_shm_zone_t              *zone;             /* of counters, or NULL */
+    ngx_shm_zone_t              *heads;            /* that are over, or NULL */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     ngx_flag_t                   store;            /* ours to start */
     ngx_str_t                    library;          /* that does it */
@@ -268,6 +269,11 @@ void ngx_http_sszip_link_start(ngx_addr_t *owner);
 void ngx_http_sszip_wake(void);
 uint64_t ngx_http_sszip_now(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data);
+
+/* heads that are over */
+ngx_int_t ngx_http_sszip_add_heads(ngx_conf_t *cf,
+    ngx_http_sszip_main_conf_t *smcf);
+void ngx_http_sszip_share_heads(ngx_http_sszip_main_conf_t *smcf);
 
 /* what workers count, before a context is freed, and whom it is told */
 char *ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data);

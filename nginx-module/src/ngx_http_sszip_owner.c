@@ -82,6 +82,10 @@ ngx_http_sszip_find_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
     smcf->owner = u.addrs;
 
+    if (ngx_http_sszip_add_heads(cf, smcf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (sszip_plan_store(smcf->plan, &store) != SSZIP_STATUS_OK) {
         return NGX_OK;
     }

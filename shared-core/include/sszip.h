@@ -1496,6 +1496,21 @@ sszip_status sszip_exchange_done(sszip_exchange *exchange,
                                  sszip_step *step);
 
 /*
+ The bytes of memory that tell all workers of a host which heads are over.
+ */
+size_t sszip_heads_length(void);
+
+/*
+ Shares that memory with the host's other workers: to be called after the process is
+ configured, and before it serves.
+
+ # Safety
+ `memory` is NULL or `sszip_heads_length()` bytes that were zeroed before any process had
+ them, aligned for `uint64_t`, and that stay until the process ends.
+ */
+sszip_status sszip_heads_share(void *memory);
+
+/*
  What the host is to do with the connection `slot`, a small number. To be
  asked until `SSZIP_LINK_NOTHING` after each call that changes something:
  look-ups, fills, frees and the other functions of the link.

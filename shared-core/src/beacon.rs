@@ -123,6 +123,22 @@ impl Route {
         }
     }
 
+    /// Of a target whose answer shows a block: its slot, where the path has it. `None`: it is
+    /// none such; of others the slot may be one that was asked for.
+    pub fn shows_slot(target: &[u8]) -> Option<Option<u64>> {
+        let (_version, mut segments) = path(target)?;
+        let mut next = || segments.next().unwrap_or_default();
+        let id = match (next(), next()) {
+            (b"beacon", b"headers" | b"blocks" | b"blinded_blocks") => next(),
+            (b"debug", b"beacon") if next() == b"heads" => b"",
+            _ => return None,
+        };
+        match named(id) {
+            Route::Named(slot) => Some(slot),
+            _ => Some(None),
+        }
+    }
+
     /// What a body is kept as; `None`: it is not kept. `mark` is what was known
     /// of the chain when the node was asked, if its slots are followed.
     pub fn judge(self, body: &[u8], valid: &Valid, mark: Option<&Mark>) -> Option<Judged> {

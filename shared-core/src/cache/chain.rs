@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use super::class::Class;
+use super::tip_floor::{Table, TipFloor};
 use super::Namespace;
 use crate::lock::locked;
 
@@ -29,6 +30,20 @@ const AHEAD: u64 = 64;
 /// And one that no node or answer has confirmed for so many heads is believed no
 /// more: what is true of the head would be kept for nobody until then.
 const PATIENCE: u8 = 4;
+
+/// Blocks above the head that are remembered as shown. Beyond it the highest, which is the
+/// least plausible, is forgotten.
+const MOST_SHOWN: usize = 16;
+
+/// A block that an answer has shown to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Sighting {
+    /// Its height.
+    pub height: u64,
+    /// The answer was the block, and not a part of it. A sequencer has receipts of a block
+    /// before it is sealed: the block itself is news then.
+    pub is_block: bool,
+}
 
 /// What a height is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -69,6 +84,13 @@ pub struct State {
     /// The newest blocks: their heights and hashes.
     #[serde(with = "hashes", default)]
     pub blocks: Vec<(u64, [u8; 32])>,
+    /// Blocks above the head that answers have shown. Each has begun an epoch of its own,
+    /// without a reorganisation.
+    #[serde(default)]
+    pub shown: Vec<Sighting>,
+    /// The first epoch whose answers about the head hold.
+    #[serde(skip)]
+    tip_since: u64,
     /// For how many heads nobody has told of `seen`.
     #[serde(skip)]
     unconfirmed: u8,
@@ -133,6 +155,7 @@ impl State {
             heights,
             epoch,
             since: epoch,
+            tip_since: epoch,
             ..Self::default()
         }
     }
@@ -145,13 +168,19 @@ impl State {
                 let is_lower = self.head.is_some_and(|head| height < head);
                 let is_new = self.head != Some(height);
                 self.head = Some(height);
+                match is_lower {
+                    true => self.shown.clear(),
+                    false => self.shown.retain(|shown| shown.height > height),
+                }
                 if is_lower || height >= self.seen || is_new && !self.is_patient() {
                     self.seen = height;
                     self.unconfirmed = 0;
                 }
             }
             Move::Reorg { from } => {
-                self.epoch += 1;
+                self.begin_epoch();
+                // the same heights are other blocks
+                self.shown.clear();
                 if self.reorgs.len() == MOST_REORGS {
                     let (epoch, _) = self.reorgs.remove(0);
                     self.since = epoch;
@@ -171,10 +200,54 @@ impl State {
         }
     }
 
+    /// An answer has shown a block to a client. If it is above the head, what was true of the
+    /// head before is over. Whether that is news.
+    pub fn shows(&mut self, sighting: Sighting) -> bool {
+        let is_news = self.is_unseen(sighting);
+        if is_news {
+            self.remember(sighting);
+            self.begin_epoch();
+        }
+        is_news
+    }
+
+    /// What was true of the head before does not hold any more.
+    fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        self.tip_since = self.epoch;
+    }
+
+    /// Whether a block is above the head, and was not shown before.
+    fn is_unseen(&self, sighting: Sighting) -> bool {
+        let covers = |shown: &Sighting| {
+            shown.height == sighting.height && (shown.is_block || !sighting.is_block)
+        };
+        sighting.height > self.floor() && !self.shown.iter().any(covers)
+    }
+
+    /// The head, or the highest one that an answer told of as long as it is not known.
+    fn floor(&self) -> u64 {
+        self.head.unwrap_or(self.seen)
+    }
+
+    fn remember(&mut self, sighting: Sighting) {
+        if self.shown.contains(&sighting) {
+            return;
+        }
+        if self.shown.len() == MOST_SHOWN {
+            let by_height = |at: &usize| self.shown[*at].height;
+            if let Some(highest) = (0..MOST_SHOWN).max_by_key(by_height) {
+                self.shown.swap_remove(highest);
+            }
+        }
+        self.shown.push(sighting);
+    }
+
     /// Nobody says what is known any more, until somebody does again.
     fn outdated(&mut self) {
-        self.epoch += 1;
+        self.begin_epoch();
         self.since = self.epoch;
+        self.shown.clear();
         self.head = None;
         self.last_final = None;
         self.known = false;
@@ -205,8 +278,22 @@ impl State {
         if is_news {
             self.seen = height;
             self.unconfirmed = 0;
+            // what is older has ended with that
+            self.remember(Sighting {
+                height,
+                is_block: true,
+            });
         }
         is_news
+    }
+
+    /// Whether what is known is the same as in `news`, but for a newer head and blocks that
+    /// were shown.
+    fn is_continued_by(&self, news: &Self) -> bool {
+        self.epoch <= news.epoch
+            && self.epoch >= news.since
+            && self.head <= news.head
+            && news.reorgs.iter().all(|(since, _)| *since <= self.epoch)
     }
 
     /// Whether what was asked for in `epoch` and depends on blocks up to
@@ -227,8 +314,13 @@ pub struct Chain {
     state: Mutex<State>,
     /// Of the state, to be read without waiting.
     epoch: AtomicU64,
+    tip_since: AtomicU64,
     seen: AtomicU64,
+    floor: AtomicU64,
     wrong: AtomicBool,
+    /// Which answers about the head hold where the owner has not been told of a block yet
+    /// that an answer has shown here.
+    tip: TipFloor,
     /// Nobody has looked yet whether it is the chain that it was.
     unchecked: AtomicBool,
     /// Of all chains of the process: one was wrong.
@@ -238,9 +330,17 @@ pub struct Chain {
 impl Chain {
     /// One of which that is known.
     pub fn new(state: State) -> Self {
+        Self::among_processes(state, TipFloor::default())
+    }
+
+    /// The same, where other processes know of the same floor.
+    fn among_processes(state: State, tip: TipFloor) -> Self {
         Self {
             epoch: AtomicU64::new(state.epoch),
+            tip_since: AtomicU64::new(state.tip_since),
             seen: AtomicU64::new(state.seen),
+            floor: AtomicU64::new(state.floor()),
+            tip,
             wrong: AtomicBool::new(state.wrong),
             unchecked: AtomicBool::new(false),
             any_wrong: Arc::default(),
@@ -249,11 +349,11 @@ impl Chain {
     }
 
     /// The same, among others.
-    fn among(state: State, any_wrong: &Arc<AtomicBool>) -> Self {
+    fn among(state: State, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
         any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
             any_wrong: Arc::clone(any_wrong),
-            ..Self::new(state)
+            ..Self::among_processes(state, tip)
         }
     }
 
@@ -267,7 +367,9 @@ impl Chain {
         let mut state = locked(&self.state);
         let result = change(&mut state);
         self.epoch.store(state.epoch, Ordering::Release);
+        self.tip_since.store(state.tip_since, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
+        self.floor.store(state.floor(), Ordering::Release);
         self.wrong.store(state.wrong, Ordering::Release);
         if state.wrong {
             self.any_wrong.store(true, Ordering::Release);
@@ -278,11 +380,30 @@ impl Chain {
     /// The owner says that this is known. What an answer has told of here is
     /// not forgotten.
     pub fn told(&self, news: State) {
+        self.tip.reset_if_ahead(news.epoch);
         self.change(|state| {
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
-            let is_same = state.epoch == news.epoch && state.head <= news.head;
+            let is_same = state.is_continued_by(&news);
             let is_new = state.head != news.head;
+            // what was asked for since a block was shown here holds when the owner says so, too
+            let is_acknowledged =
+                news.epoch == state.epoch + 1 && self.tip.last_epoch() == state.epoch;
+            let keeps = is_same && (is_acknowledged || news.epoch == state.epoch);
+            let tip_since = if keeps { state.tip_since } else { news.epoch };
+            let shown = match is_same {
+                true => std::mem::take(&mut state.shown),
+                false => Vec::new(),
+            };
+            for sighting in &news.shown {
+                self.tip.knows(sighting.height);
+            }
             *state = news;
+            state.tip_since = tip_since;
+            for sighting in shown {
+                if sighting.height > state.floor() {
+                    state.remember(sighting);
+                }
+            }
             if is_same && seen > state.seen {
                 state.unconfirmed = unconfirmed;
                 if (!is_new || state.is_patient()) && state.sees(seen) {
@@ -315,6 +436,52 @@ impl Chain {
         height >= self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
     }
 
+    /// An answer is about to show a block to a client. Whether that ends what was true of the
+    /// head before, in all processes that share the floor: the owner has to be told then.
+    pub fn shows(&self, sighting: Sighting) -> bool {
+        sighting.height > self.floor()
+            && self.change(|state| {
+                let is_news = state.is_unseen(sighting);
+                if is_news {
+                    state.remember(sighting);
+                    self.tip.raise(state.epoch, sighting.height);
+                }
+                is_news
+            })
+    }
+
+    /// As [`State::shows`], of what the owner is told.
+    pub fn is_told_of(&self, sighting: Sighting) -> bool {
+        self.change(|state| {
+            let is_news = state.shows(sighting);
+            if is_news {
+                self.tip.knows(sighting.height);
+            }
+            is_news
+        })
+    }
+
+    /// The head, or the highest one that an answer told of as long as it is not known.
+    pub fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    /// Whether its heights are these.
+    pub fn has(&self, heights: Heights) -> bool {
+        locked(&self.state).heights == heights
+    }
+
+    /// How often the tip has ended in this process, and in those that share the floor.
+    pub fn tip_ends(&self) -> u64 {
+        self.tip.ends()
+    }
+
+    /// Whether the owner had an answer about the head, asked for in `epoch`, before it was
+    /// told of a block that was shown here.
+    pub fn is_below_floor(&self, epoch: u64, height: Option<u64>) -> bool {
+        self.tip.ended(epoch) && height.unwrap_or(0) < self.tip.height()
+    }
+
     /// The owner gave out what was asked for in that epoch. If it is news, the
     /// owner is about to say so: until then nothing older holds.
     fn hears(&self, epoch: u64) {
@@ -322,6 +489,7 @@ impl Chain {
             self.change(|state| {
                 state.epoch = state.epoch.max(epoch);
                 state.since = state.epoch;
+                state.tip_since = state.epoch;
             });
         }
     }
@@ -332,6 +500,10 @@ impl Chain {
         Mark {
             heights: state.heights,
             epoch: state.epoch,
+            tip_since: state.tip_since,
+            tip_ends: self.tip.ends(),
+            tip_height: self.tip.height(),
+            branch: state.reorgs.last().map_or(state.since, |(since, _)| *since),
             seen: state.seen,
             head: state.head,
             last_final: state.last_final,
@@ -348,6 +520,14 @@ pub struct Mark {
     pub heights: Heights,
     /// Reorganisations up to this one were known.
     pub epoch: u64,
+    /// Answers about the head held that were asked for in this epoch or a later one.
+    pub tip_since: u64,
+    /// How often the tip had ended ([`Chain::tip_ends`]).
+    pub tip_ends: u64,
+    /// The highest block that was shown above the head.
+    pub tip_height: u64,
+    /// The epoch that the last reorganisation began.
+    pub branch: u64,
     /// The highest head that was known.
     pub seen: u64,
     /// The head.
@@ -373,6 +553,8 @@ impl Mark {
 pub struct Stamp<'a> {
     chain: &'a Chain,
     epoch: u64,
+    /// How often the tip had ended; `None`: it is the owner's.
+    tip_ends: Option<u64>,
     on: On,
 }
 
@@ -395,7 +577,22 @@ impl<'a> Stamp<'a> {
             Class::Tip | Class::Nothing => On::Head(height.unwrap_or(0)),
             Class::Immutable | Class::Config | Class::Resource => On::Nothing,
         };
-        Self { chain, epoch, on }
+        Self {
+            chain,
+            epoch,
+            tip_ends: None,
+            on,
+        }
+    }
+
+    /// The same, in a process that shows answers: it was asked for when the tip had ended so
+    /// often.
+    #[must_use]
+    pub fn after_tip_ends(self, tip_ends: u64) -> Self {
+        Self {
+            tip_ends: Some(tip_ends),
+            ..self
+        }
     }
 
     /// Whether what another owner has kept of its chain may be used.
@@ -409,7 +606,7 @@ impl<'a> Stamp<'a> {
             && match self.on {
                 On::Nothing => true,
                 On::Head(height) => {
-                    self.is_of_now() && height >= self.chain.seen.load(Ordering::Acquire)
+                    self.is_of_this_tip(height) && height >= self.chain.seen.load(Ordering::Acquire)
                 }
                 On::Blocks(_) => self.is_untouched(),
             }
@@ -421,7 +618,10 @@ impl<'a> Stamp<'a> {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
                 On::Nothing => true,
-                On::Head(_) => self.is_of_now(),
+                // a block that was shown is a newer head
+                On::Head(_) => {
+                    self.is_of_now() || locked(&self.chain.state).is_untouched(self.epoch, None)
+                }
                 On::Blocks(height) => {
                     self.is_of_now() || locked(&self.chain.state).is_untouched(self.epoch, height)
                 }
@@ -434,7 +634,12 @@ impl<'a> Stamp<'a> {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
                 On::Nothing => true,
-                On::Head(height) => self.epoch >= mark.epoch && height >= mark.seen,
+                On::Head(height) => {
+                    let is_later = self.epoch >= mark.tip_since
+                        && self.tip_ends.is_none_or(|ends| ends >= mark.tip_ends);
+                    height >= mark.seen
+                        && (is_later || self.is_untouched() && height >= mark.tip_height)
+                }
                 On::Blocks(_) => self.epoch >= mark.epoch || self.is_untouched(),
             }
     }
@@ -450,9 +655,19 @@ impl<'a> Stamp<'a> {
     /// that is news.
     pub fn tell(&self) -> bool {
         match self.on {
-            On::Head(height) if self.is_of_now() => self.chain.sees(height),
+            On::Head(height) if self.is_untouched() => self.chain.sees(height),
             _ => false,
         }
+    }
+
+    /// Whether it was asked for after the last block that was shown above the head, or tells
+    /// of one as high.
+    fn is_of_this_tip(&self, height: u64) -> bool {
+        let (chain, epoch) = (self.chain, self.epoch);
+        let since = chain.tip_since.load(Ordering::Acquire);
+        (since..=chain.epoch.load(Ordering::Acquire)).contains(&epoch)
+            && self.tip_ends.is_none_or(|ends| ends == chain.tip.ends())
+            || height >= chain.tip.height() && self.is_untouched()
     }
 
     fn is_of_now(&self) -> bool {
@@ -465,9 +680,17 @@ impl<'a> Stamp<'a> {
 pub struct Chains {
     all: Mutex<HashMap<Namespace, Arc<Chain>>>,
     any_wrong: Arc<AtomicBool>,
+    table: OnceLock<Table>,
 }
 
 impl Chains {
+    /// Shares the floors of all chains that are added from now on with the processes that
+    /// have the same memory. A second call changes nothing.
+    pub fn share(&self, table: Table) {
+        // the first one stays
+        let _ = self.table.set(table);
+    }
+
     /// The chain behind a namespace, if it is followed.
     pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
         locked(&self.all).get(namespace).cloned()
@@ -476,9 +699,13 @@ impl Chains {
     /// The same; one that is not there yet is made of `state`.
     pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
         let mut chains = locked(&self.all);
+        let tip = || {
+            let table = self.table.get();
+            table.map_or_else(TipFloor::default, |table| table.floor(&namespace))
+        };
         let chain = chains
             .entry(namespace)
-            .or_insert_with(|| Arc::new(Chain::among(state(), &self.any_wrong)));
+            .or_insert_with(|| Arc::new(Chain::among(state(), tip(), &self.any_wrong)));
         Arc::clone(chain)
     }
 

@@ -64,7 +64,8 @@ impl Valid {
         }
     }
 
-    fn row(&self, method: &[u8]) -> &'static Method {
+    /// The row of a method, as an operator has said it or as the table has it.
+    pub(crate) fn row(&self, method: &[u8]) -> &'static Method {
         let theirs = self.rows.find(method);
         theirs.unwrap_or_else(|| methods::method(method))
     }
@@ -192,6 +193,11 @@ impl Prospect {
             class,
             said,
         })
+    }
+
+    /// Whether a later head may change the answer, or the answer show that there is one.
+    pub fn moves_with_head(&self) -> bool {
+        !matches!(self.class, Class::Immutable | Class::Config)
     }
 
     /// What the answer is kept as, now that its `result` is known; `None`: it

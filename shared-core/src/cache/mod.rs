@@ -61,6 +61,7 @@ pub mod stale;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;
+pub mod tip_floor;
 pub mod told;
 
 /// A cryptographic hash of all that an answer depends on.

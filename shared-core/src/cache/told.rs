@@ -153,7 +153,7 @@ mod tests {
             (
                 "chain",
                 &format!(
-                    r#"{{"namespace":"{namespace}","heights":"slots","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"blocks":[[9,"{block}"]]}}"#
+                    r#"{{"namespace":"{namespace}","heights":"slots","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
                 ),
             ),
         ] {

@@ -51,6 +51,7 @@ impl Exchange {
         self.learn_of_status(head.status, head.fields.clone());
         self.learn_of_coding(head.fields.clone());
         self.record_status(head.status);
+        self.watch_status(head.status);
         if let Phase::AwaitingUpdate = self.phase {
             return self.judge_update(head);
         }

@@ -7,6 +7,7 @@ use super::actions::Misuse;
 use super::answer::Answer;
 use super::cache::found::Looked;
 use super::cache::part::Mixed;
+use super::cache::shown::Watch;
 use super::cache::storing::Storing;
 use super::head::{Field, HeadEdit, Request, RequestHead};
 use super::inquiry::Inquiry;
@@ -56,6 +57,8 @@ pub struct Exchange {
     pub(super) reason: Reason,
     pub(super) looked: Looked,
     pub(super) storing: Storing,
+    /// Blocks that the node's answer shows.
+    pub(super) watched: Option<Box<Watch>>,
     /// Of the chain of the node that it goes to.
     pub(super) learnt: Known,
     /// Where that is from, if not from the settings.
@@ -89,6 +92,7 @@ impl Exchange {
             reason: Reason::None,
             looked: Looked::default(),
             storing: Storing::default(),
+            watched: None,
             learnt: Known::default(),
             nodes: None,
             inquiry: None,

@@ -1,6 +1,8 @@
 //! The link to the cache's owner: the host opens the connections and carries
 //! bytes.
 
+use std::ffi::c_void;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use super::config::PROCESS;
@@ -8,6 +10,7 @@ use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{Link, Need, News};
 use crate::cache::process::ownership::Owner;
+use crate::cache::tip_floor::Table;
 use crate::config::plan::Plan;
 
 /// Joins this process to the owner of a store. What the owner sends beyond
@@ -23,6 +26,34 @@ static LINK: OnceLock<Arc<Link>> = OnceLock::new();
 
 fn link() -> Option<&'static Link> {
     LINK.get().map(|link| &**link)
+}
+
+/// The bytes of memory that tell all workers of a host which heads are over.
+#[no_mangle]
+pub extern "C" fn sszip_heads_length() -> usize {
+    Table::LENGTH * size_of::<u64>()
+}
+
+/// Shares that memory with the host's other workers: to be called after the process is
+/// configured, and before it serves.
+///
+/// # Safety
+/// `memory` is NULL or `sszip_heads_length()` bytes that were zeroed before any process had
+/// them, aligned for `uint64_t`, and that stay until the process ends.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status {
+    boundary(|| {
+        let first: *const AtomicU64 = memory.cast_const().cast();
+        if first.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+        // SAFETY: not NULL; the function's contract; all that is done to it is atomic.
+        let numbers = unsafe { std::slice::from_raw_parts(first, Table::LENGTH) };
+        if let (Some(link), Some(table)) = (link(), Table::of(numbers)) {
+            link.chains.share(table);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
 }
 
 /// What the host is to do with the connection `slot`, a small number. To be

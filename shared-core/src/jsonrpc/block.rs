@@ -131,13 +131,27 @@ fn number_of(value: &[u8]) -> Option<u64> {
 /// methods give it. Read from the end, since such lists are long: what it says
 /// of text that is no JSON means nothing.
 pub fn last_in_list(list: &[u8]) -> Option<u64> {
-    const NAME: &[u8] = b"\"blockNumber\"";
-    let at = memmem::rfind(list, NAME)?;
+    let at = memmem::rfind(list, NUMBER_OF_PART)?;
+    number_of_member(list, at, NUMBER_OF_PART)
+}
+
+const NUMBER_OF_PART: &[u8] = b"\"blockNumber\"";
+
+/// The highest block of which there seems to be a part in some of a text, which may be cut
+/// anywhere.
+pub fn highest_in_text(text: &[u8]) -> Option<u64> {
+    let all = memmem::find_iter(text, NUMBER_OF_PART);
+    all.filter_map(|at| number_of_member(text, at, NUMBER_OF_PART))
+        .max()
+}
+
+/// The number that the member at that place has, whose name is `name`.
+pub(super) fn number_of_member(list: &[u8], at: usize, name: &[u8]) -> Option<u64> {
     // in a string it would end in an escaped quote
     if !matches!(list[..at].trim_ascii_end().last(), Some(b'{' | b',')) {
         return None;
     }
-    let value = list[at + NAME.len()..].trim_ascii_start();
+    let value = list[at + name.len()..].trim_ascii_start();
     let value = value.strip_prefix(b":")?.trim_ascii_start();
     let end = value.iter().position(|byte| b",} \t\r\n".contains(byte))?;
     number_of(&value[..end])
@@ -251,7 +265,7 @@ fn number_or_tag(value: &[u8]) -> Option<Bound> {
 
 /// A quantity as the execution API defines it. Not beyond 63 bits: nodes keep
 /// block numbers in signed words, the negative ones standing for tags.
-fn quantity(value: &[u8]) -> Option<u64> {
+pub(super) fn quantity(value: &[u8]) -> Option<u64> {
     let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
     if digits.is_empty() || digits.len() > 16 || (digits[0] == b'0' && digits.len() > 1) {
         return None;
@@ -262,7 +276,7 @@ fn quantity(value: &[u8]) -> Option<u64> {
     i64::try_from(number).is_ok().then_some(number)
 }
 
-fn integer(value: &[u8]) -> Option<u64> {
+pub(super) fn integer(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 

@@ -38,6 +38,7 @@ pub mod rules;
 pub mod said;
 pub mod scan;
 pub mod shallow;
+pub mod shown;
 pub mod sketch;
 pub mod stateful;
 mod string;

@@ -191,6 +191,8 @@ pub struct Entry {
     kept_stale: AtomicBool,
     /// The last change before the node was asked for it.
     changes: u64,
+    /// How often the tip of its chain had ended then ([`Chain::tip_ends`]).
+    tip_ends: u64,
     /// It came from elsewhere, and what its other format is of was not compared.
     uncompared: AtomicBool,
 }
@@ -296,6 +298,7 @@ impl Entry {
             unread: AtomicBool::new(false),
             kept_stale: AtomicBool::new(false),
             changes: 0,
+            tip_ends: 0,
             uncompared: AtomicBool::new(false),
         }
     }
@@ -333,6 +336,12 @@ impl Entry {
         self
     }
 
+    /// The same, asked for when the tip of its chain had ended so often.
+    pub fn after_tip_ends(mut self, tip_ends: u64) -> Self {
+        self.tip_ends = tip_ends;
+        self
+    }
+
     /// The last change before the node was asked for it.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -362,10 +371,26 @@ impl Entry {
         self
     }
 
+    /// As [`among`](Self::among), of an entry that the owner had: `None` if it is about a head
+    /// that the owner does not know yet to be over.
+    pub fn of_owner(self, chains: &Chains) -> Option<Self> {
+        let mut entry = self.among(chains);
+        if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.meta.follows) {
+            // first: what ends between is not missed
+            entry.tip_ends = chain.tip_ends();
+            let is_about_head = matches!(entry.meta.class, Class::Tip | Class::Nothing);
+            if is_about_head && chain.is_below_floor(epoch, entry.meta.height) {
+                return None;
+            }
+        }
+        Some(entry)
+    }
+
     /// What it has to hold against its chain, if that is followed.
     pub fn stamp(&self) -> Option<Stamp<'_>> {
         let (chain, (_, epoch)) = (self.chain.as_ref()?, self.meta.follows?);
-        Some(Stamp::new(chain, self.meta.class, epoch, self.meta.height))
+        let stamp = Stamp::new(chain, self.meta.class, epoch, self.meta.height);
+        Some(stamp.after_tip_ends(self.tip_ends))
     }
 
     /// Whether it is as true as when it was asked for, but for the time.
@@ -391,6 +416,7 @@ impl Entry {
         let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
         other.unread.store(self.is_unread(), Ordering::Relaxed);
         other.chain.clone_from(&self.chain);
+        other.tip_ends = self.tip_ends;
         other
     }
 

@@ -50,6 +50,7 @@ impl Link {
             | Job::Store { .. }
             | Job::GiveBack(_)
             | Job::Acknowledge(_)
+            | Job::Shows(..)
             | Job::Listen => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::job::{Job, LookUp};
 use super::{purge, Link, Said, State};
-use crate::cache::chain::Chains;
+use crate::cache::chain::{Chains, Sighting};
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
@@ -83,6 +83,15 @@ impl Owner for Link {
 
     fn give_back(&self, key: Key) {
         self.do_favour(Job::GiveBack(key));
+    }
+
+    fn shows(&self, namespace: &Namespace, sighting: Sighting) {
+        let mut state = locked(&self.state);
+        if state.up && state.asked.try_reserve(1).is_ok() {
+            // before look-ups: none is to find what is over
+            state.asked.push_front(Job::Shows(*namespace, sighting));
+            self.stir();
+        }
     }
 
     fn may_send(&self, monotonic: u64) -> bool {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::message::{Lease, Message};
+use crate::cache::chain::Sighting;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
 use crate::cache::process::flights::Token;
 use crate::cache::process::wake::Waiter;
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
 /// that long. It ends with the process.
@@ -32,6 +33,8 @@ pub(super) enum Job {
     },
     GiveBack(Key),
     Acknowledge(u64),
+    /// A block above the head was shown to a client.
+    Shows(Namespace, Sighting),
     /// What an operator wants to be purged.
     Purge {
         body: String,
@@ -110,6 +113,7 @@ impl Job {
             } => Message::store(key, entry, about, if_final.as_ref(), process, now)?,
             Self::GiveBack(key) => Message::give_back(key, process),
             Self::Acknowledge(generation) => Message::acknowledge(*generation, process),
+            Self::Shows(namespace, sighting) => Message::shows(namespace, *sighting),
             Self::Purge { body, .. } => Message::purge(body)?,
             Self::Status { .. } => Message::status(),
             Self::Listen => Message::listen(process),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::bytes::{copy_of, Bytes};
-use crate::cache::chain::State;
+use crate::cache::chain::{Sighting, State};
 use crate::cache::entry::about::About;
 use crate::cache::entry::wire::{self, Encoded};
 use crate::cache::entry::Entry;
@@ -154,6 +154,14 @@ impl Message {
             body: generation.to_string().into(),
             ..Self::new("POST", target)
         }
+    }
+
+    /// A block of the chain behind that namespace was shown to a client.
+    pub fn shows(namespace: &Namespace, sighting: Sighting) -> Self {
+        let (namespace, height) = (const_hex::encode(namespace), sighting.height);
+        let what = if sighting.is_block { "block" } else { "part" };
+        let target = format!("/v1/heads?namespace={namespace}&height={height}&shown={what}");
+        Self::new("POST", target)
     }
 
     /// Asks for a purge, with a body of [`purge_request`](super::purge_request).

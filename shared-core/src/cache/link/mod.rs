@@ -594,7 +594,11 @@ impl Link {
             }
             // it may have arrived, or not: others are not to wait for it
             Job::Store { key, .. } if state.up => state.favours.push(Job::GiveBack(key)),
-            Job::Store { .. } | Job::GiveBack(_) | Job::Acknowledge(_) | Job::Late(_) => {}
+            Job::Store { .. }
+            | Job::GiveBack(_)
+            | Job::Acknowledge(_)
+            | Job::Shows(..)
+            | Job::Late(_) => {}
             Job::Purge { .. } => {}
         }
     }

@@ -202,7 +202,11 @@ impl Job {
     fn is_quick(&self) -> bool {
         matches!(
             self,
-            Self::LookUp(_) | Self::Store { .. } | Self::GiveBack(_) | Self::Acknowledge(_)
+            Self::LookUp(_)
+                | Self::Store { .. }
+                | Self::GiveBack(_)
+                | Self::Acknowledge(_)
+                | Self::Shows(..)
         )
     }
 

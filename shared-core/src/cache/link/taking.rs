@@ -32,7 +32,7 @@ pub(super) fn take(
         shared.saw_invalid();
         return None;
     };
-    let entry = tells(entry, chains);
+    let entry = tells(entry, chains)?;
     // what was seen here may be on its way to the owner
     let entry = Some(entry).filter(Entry::holds)?;
     let hot = shared.hot();
@@ -55,7 +55,9 @@ pub(super) fn take_all(shared: &Shared, chains: &Chains, answer: &Answer, now: u
             shared.saw_invalid();
             continue;
         };
-        let entry = tells(entry, chains);
+        let Some(entry) = tells(entry, chains) else {
+            continue;
+        };
         if entry.holds() && !memory::is_short() {
             let entry = Arc::new(entry);
             if let Some(hot) = shared.hot() {
@@ -68,13 +70,14 @@ pub(super) fn take_all(shared: &Shared, chains: &Chains, answer: &Answer, now: u
     entries
 }
 
-/// An entry of the owner's may tell of a head that is news here.
-fn tells(entry: Entry, chains: &Chains) -> Entry {
-    let entry = entry.among(chains);
+/// An entry of the owner's may tell of a head that is news here. `None`: it is about a head
+/// that is known here to be over.
+fn tells(entry: Entry, chains: &Chains) -> Option<Entry> {
+    let entry = entry.of_owner(chains)?;
     if let Some(stamp) = entry.stamp() {
         stamp.tell_of_owner();
     }
-    entry
+    Some(entry)
 }
 
 /// The node is to be asked.

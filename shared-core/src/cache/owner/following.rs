@@ -4,7 +4,7 @@
 use super::now::Now;
 use super::state::Owner;
 use super::state::Shared;
-use crate::cache::chain::{Heights, Move, State};
+use crate::cache::chain::{Heights, Move, Sighting, State};
 use crate::cache::entry::about::Scope;
 use crate::cache::told::Event;
 use crate::cache::Namespace;
@@ -74,6 +74,18 @@ impl Owner {
                 chain.change(|state| state.known = true);
             }
             self.moved(&namespace, Move::Wrong(false));
+        }
+    }
+
+    /// A process has shown a block to a client. If it is above the head, what is true of an
+    /// older one is over, and all processes are told.
+    pub fn shows(&self, namespace: &Namespace, sighting: Sighting) {
+        let Some(chain) = self.chains.get(namespace) else {
+            return;
+        };
+        let mut shared = locked(&self.shared);
+        if chain.is_told_of(sighting) {
+            self.announce_chain(&mut shared, namespace);
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::flights::{Outcome, Token};
 use super::wake::Waiter;
-use crate::cache::chain::{Chains, Mark};
+use crate::cache::chain::{Chains, Mark, Sighting};
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
@@ -114,6 +114,10 @@ pub trait Owner: fmt::Debug + Send + Sync {
     fn mark(&self, namespace: &Namespace, _now: u64) -> Option<Mark> {
         Some(self.chains().get(namespace)?.mark())
     }
+
+    /// A block that [is above the head](crate::cache::chain::Chain::shows) is about to be shown
+    /// to a client: all processes are to be told.
+    fn shows(&self, _namespace: &Namespace, _sighting: Sighting) {}
 
     /// Asks for a purge: `query` says what of (docs/caching.md, Purging), and `own`
     /// is the namespace where it does not. `waiter` is woken when it holds

@@ -12,6 +12,7 @@ use super::found::{Found, OneOfBatch};
 use super::part::{work, Member, Mixed};
 use super::waits::{Awaited, Came, OfOwner, Waits};
 use crate::bytes::copy_of;
+use crate::cache::class::Class;
 use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::process::identities::is_identity;
@@ -99,7 +100,11 @@ impl Exchange {
         let proof = self.prove_one(&batch, judge, asked);
         let found = match self.give_batch(&mut batch, gzip, borrowed, asked) {
             Ok(found) => found,
-            Err(borrowed) => self.ask_for_rest(batch, judge, asked, gzip, borrowed),
+            Err(borrowed) => {
+                batch.leave_out_heads();
+                self.watch_calls(&batch.calls, true, judge.scope());
+                self.ask_for_rest(batch, judge, asked, gzip, borrowed)
+            }
         };
         // of what the node is asked for whole there are no hits
         if let (Some((fill, one)), false) = (proof, matches!(found, Found::Nothing)) {
@@ -506,6 +511,24 @@ impl Batch<'_> {
             let id = call.id.unwrap_or_default();
             if let Some(found) = self.found.get_mut(at) {
                 found.take_if(|entry| entry.length(id) > most);
+            }
+        }
+    }
+
+    /// All answers of a batch are of one head. So where the node is asked for one that may
+    /// show a newer head it is asked for all that depend on the head.
+    fn leave_out_heads(&mut self) {
+        let calls = self.calls.iter().zip(&self.places).zip(&self.found);
+        let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
+            found.is_none() && call.id.is_some() && !self.is_denied(*at)
+        });
+        let moves = |place: &Option<Place>| {
+            let prospect = place.as_ref().map(|place| place.prospect);
+            prospect.is_none_or(|prospect| prospect.moves_with_head())
+        };
+        if fetched.any(|(_, ((_, place), _))| moves(place)) {
+            for found in &mut self.found {
+                found.take_if(|entry| matches!(entry.meta().class, Class::Tip | Class::Nothing));
             }
         }
     }

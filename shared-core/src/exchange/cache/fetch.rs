@@ -143,6 +143,8 @@ impl Exchange {
             ..Looked::default()
         };
         update.storing.fill = Some(fill);
+        // who gets it from the cache later reads of the block, too
+        update.watched = self.watched.take();
         if one.is_some() {
             update.say_decoded();
         }

@@ -127,7 +127,7 @@ impl Exchange {
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
             self.not_stored_for_now(Reason::Coding);
         }
-        match self.storing.fill.is_some() || self.watches_errors() {
+        match self.storing.fill.is_some() || self.watches_errors() || self.is_watched() {
             true => HeadAction::Tee,
             false => HeadAction::Pass,
         }

@@ -150,7 +150,9 @@ impl Exchange {
         self.looked.host_writes_vary = asked.host_writes_vary;
         self.looked.forwards_codings = asked.forwards_codings;
         if self.request.cache.kind == CacheKind::Resource {
-            return self.look_up_resource(asked, waited);
+            let found = self.look_up_resource(asked, waited);
+            self.watch_route(asked, &found);
+            return found;
         }
         match self.request.coding.coded().is_some() {
             true => self.find_decoded(asked, waited),
@@ -164,7 +166,11 @@ impl Exchange {
         match judge.read(config.cache.batch_max) {
             Ok((Request::Single(call), places)) => {
                 let place = places.into_iter().flatten().next();
-                self.look_up_call(&call, place, &judge, asked, waited)
+                let found = self.look_up_call(&call, place, &judge, asked, waited);
+                if self.is_to_watch(&found) {
+                    self.watch_calls(&[call], false, &scope);
+                }
+                found
             }
             Ok((Request::Batch(calls), places)) => {
                 let came = waited.map(|waited| waited.of_batch());

@@ -39,6 +39,7 @@ mod resource;
 mod result;
 mod scope;
 mod seek;
+pub(super) mod shown;
 mod stand_in;
 pub(super) mod storing;
 #[cfg(not(target_family = "wasm"))]

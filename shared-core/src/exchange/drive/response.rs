@@ -5,12 +5,21 @@ use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
 use crate::exchange::actions::{EndAction, HeadAction, Misuse, PieceAction};
 use crate::exchange::head::{Field, ResponseHead};
+use crate::exchange::machine::Exchange;
 use crate::exchange::step::{code, stored};
 use crate::exchange::stream::StreamFailure;
 use crate::exchange::transitions::{Event, State};
 use crate::gzip::stream::{Flush, Progress};
 use crate::mode::Mode;
 use crate::panics::caught;
+
+/// Shows a piece of the node's answer to whoever watches for new blocks. Whatever comes of
+/// that, the piece goes on.
+fn watch(exchange: &mut Exchange, piece: &[u8]) {
+    if caught(|| exchange.watch_piece(piece)).is_none() {
+        exchange.watched = None;
+    }
+}
 
 impl Driver {
     /// The node fails the request like this: to be said before the head of what
@@ -110,6 +119,9 @@ impl Driver {
         now: u64,
     ) -> Option<Job> {
         let exchange = self.exchange.as_mut()?;
+        if let (Some(piece), true) = (piece, exchange.is_apart()) {
+            watch(exchange, piece);
+        }
         if !exchange.is_apart() {
             self.node_sent = self.node_sent.map(|sent| sent.saturating_add(length));
             return None;
@@ -174,6 +186,9 @@ impl Driver {
     /// [`Misuse`] unless it was asked for.
     pub fn piece(&mut self, piece: &[u8]) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Piece)?;
+        if !exchange.is_apart() {
+            watch(exchange, piece);
+        }
         if exchange.state() == State::Passing {
             if caught(|| exchange.observe(piece)).is_none() {
                 exchange.refuse_fill();
@@ -267,6 +282,9 @@ impl Driver {
     ) -> Result<Progress, StreamFailure> {
         let exchange = self.open(Event::Piece)?;
         let coded = caught(|| exchange.stream(piece, flush, output));
+        if let (Some(Ok(progress)), false) = (&coded, exchange.is_apart()) {
+            watch(exchange, &piece[..progress.consumed]);
+        }
         let coded = coded.unwrap_or(Err(StreamFailure::Encoder))?;
         self.is_flushed = coded.complete && flush != Flush::None;
         Ok(coded)

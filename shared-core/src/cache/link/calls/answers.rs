@@ -120,6 +120,7 @@ impl Calls {
             | Job::Store { .. }
             | Job::GiveBack(_)
             | Job::Acknowledge(_)
+            | Job::Shows(..)
             | Job::Listen => {}
         }
     }
@@ -232,7 +233,9 @@ impl Calls {
         chain.is_none_or(|chain| {
             let meta = entry.meta();
             let epoch = meta.follows.map_or(0, |(_, epoch)| epoch);
-            Stamp::new(&chain, meta.class, epoch, meta.height).holds()
+            let stamp = Stamp::new(&chain, meta.class, epoch, meta.height);
+            // whether it is of before what was shown here, its own stamp knows
+            stamp.holds() && entry.holds()
         })
     }
 

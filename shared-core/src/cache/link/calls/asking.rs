@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::{Calls, Job, LookUp, Work};
-use crate::cache::chain::{Chains, Mark};
+use crate::cache::chain::{Chains, Mark, Sighting};
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
@@ -114,6 +114,15 @@ impl Owner for Calls {
         let mut state = locked(&self.state);
         if !state.pulse.is_down() {
             state.favours.push(Job::GiveBack(key));
+        }
+    }
+
+    fn shows(&self, namespace: &Namespace, sighting: Sighting) {
+        let mut state = locked(&self.state);
+        if !state.pulse.is_down() && state.asked.try_reserve(1).is_ok() {
+            let work = Work::favour(Job::Shows(*namespace, sighting));
+            // before look-ups: none is to find what is over
+            state.asked.push_front(work);
         }
     }
 

@@ -19,6 +19,10 @@ const UNKNOWN: Mark = Mark {
     heights: Heights::Blocks,
     // what is asked for now is of before all that an owner will say
     epoch: 1,
+    tip_since: 1,
+    tip_ends: 0,
+    tip_height: 0,
+    branch: 1,
     seen: 0,
     head: None,
     last_final: None,

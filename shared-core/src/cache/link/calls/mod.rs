@@ -190,6 +190,7 @@ impl Work {
     fn favour(job: Job) -> Self {
         let namespace = match &job {
             Job::Store { about, .. } => Some(about.namespace),
+            Job::Shows(namespace, _) => Some(*namespace),
             _ => None,
         };
         Self::new(job, namespace)
@@ -536,7 +537,11 @@ impl State {
             Job::Status { waiter, .. } => shared.wake([waiter]),
             // it may have arrived, or not: others are not to wait for it
             Job::Store { key, .. } => self.favours.push(Job::GiveBack(key)),
-            Job::GiveBack(_) | Job::Acknowledge(_) | Job::Listen | Job::Late(_) => {}
+            Job::GiveBack(_)
+            | Job::Acknowledge(_)
+            | Job::Shows(..)
+            | Job::Listen
+            | Job::Late(_) => {}
         }
     }
 }

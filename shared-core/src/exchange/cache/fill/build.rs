@@ -396,6 +396,7 @@ impl Fill {
             entry,
             valid: judged.valid,
             method: Some(wanted.method.clone()),
+            shows: judged.of.map(|block| block.number),
             if_final: judged.if_final,
             is_read: judged.is_read,
         })
@@ -446,7 +447,8 @@ impl Fill {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
-        let epoch = self.mark().map_or(0, |mark| mark.epoch);
+        // a new head cuts no range short
+        let epoch = self.mark().map_or(0, |mark| mark.branch);
         let said = Said::new(
             result,
             self.settings.asked_at,
@@ -552,6 +554,7 @@ impl Fill {
             entry,
             valid,
             method: None,
+            shows: None,
             if_final: None,
             is_read: true,
         })

@@ -81,6 +81,8 @@ pub(in crate::exchange) struct Built {
     entry: Entry,
     valid: u64,
     method: Option<Vec<u8>>,
+    /// The block that it says it is of.
+    shows: Option<u64>,
     if_final: Option<IfFinal>,
     /// The result of a call was read strictly while it was judged.
     is_read: bool,
@@ -290,6 +292,7 @@ impl Fill {
             entry,
             valid,
             method: None,
+            shows: None,
             if_final: None,
             is_read: true,
         }];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Built, Fill, Settings};
+use crate::cache::chain::Sighting;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::process::flights::{Outcome, Token};
@@ -82,13 +83,18 @@ impl Fill {
             keeps_stale,
             ..
         } = self.settings;
-        let mut entry = built.entry.stored(asked_at, built.valid).after(changes);
+        let tip_ends = self.mark().map_or(0, |mark| mark.tip_ends);
+        let entry = built.entry.stored(asked_at, built.valid);
+        let mut entry = entry.after(changes).after_tip_ends(tip_ends);
         if let Some(owner) = self.shared.owner() {
             entry = entry.among(owner.chains());
         }
         if let Some(stamp) = entry.stamp() {
             // what is of an older head ends with it
             stamp.tell();
+        }
+        if let Some(height) = built.shows {
+            self.shows(height);
         }
         let entry = Arc::new(entry);
         if keeps_stale {
@@ -136,6 +142,22 @@ impl Fill {
         }
         let is_current = self.shared.generation() == generation;
         (entry, is_current)
+    }
+
+    /// What came coded was not read on its way to the client.
+    fn shows(&self, height: u64) {
+        let sighting = Sighting {
+            height,
+            is_block: false,
+        };
+        let namespace = &self.settings.namespace;
+        let Some(owner) = self.shared.owner() else {
+            return;
+        };
+        let chain = owner.chains().get(namespace);
+        if chain.is_some_and(|chain| chain.shows(sighting)) {
+            owner.shows(namespace, sighting);
+        }
     }
 
     /// Whether those who wait wait for that key.

@@ -1,0 +1,187 @@
+//! Blocks that an answer shows to who reads it, whether it may be stored or not.
+
+use memchr::memmem;
+
+use super::block::{self, BlockReference, Tag};
+use super::methods::{InResult, Method};
+use super::response::{content, first_element, member, Content};
+
+/// `eth_feeHistory` gives no more blocks, whatever it is asked for.
+const MOST_OF_HISTORY: u64 = 1024;
+
+/// A block that an answer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The head, as it was asked for.
+    Head(u64),
+    /// A block.
+    Block(u64),
+    /// A part of a block, which may not be sealed yet.
+    Part(u64),
+    /// A block that only the call names.
+    Named(u64),
+}
+
+/// What a call tells of the blocks that its answer shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Showing {
+    method: &'static Method,
+    /// The block's number, where the call has it.
+    named: Option<u64>,
+    /// The head was asked for.
+    is_head: bool,
+    /// How many blocks a history is to have.
+    history: Option<u64>,
+}
+
+impl Showing {
+    /// Of a call of `name`, whose row is `method`; `None`: its answer is of blocks that are
+    /// none of the chain's.
+    pub fn of(name: &[u8], method: &'static Method, params: Option<&[u8]>) -> Option<Self> {
+        // blocks as the caller wants them, and those that there may be next
+        let reference = block::reference(method, params);
+        if name == b"eth_simulateV1" || reference == BlockReference::Tag(Tag::Pending) {
+            return None;
+        }
+        let first = || number(first_element(params?)?);
+        Some(Self {
+            method,
+            named: match reference {
+                BlockReference::Number(number) => Some(number),
+                _ => None,
+            },
+            is_head: reference == BlockReference::Tag(Tag::Latest)
+                || method.in_result == InResult::Itself,
+            history: (name == b"eth_feeHistory").then(first).flatten(),
+        })
+    }
+
+    /// The highest block that a whole result shows.
+    pub fn highest(&self, result: &[u8]) -> Option<Shown> {
+        match content(result) {
+            Content::Null | Content::EmptyArray => return None,
+            Content::EmptyData if self.method.gives_encoded() => return None,
+            _ => {}
+        }
+        let said = block::in_result(self.method, result).map(|block| block.number);
+        let said = said.map(|number| match self.method.in_result {
+            InResult::Itself | InResult::Block if self.is_head => Shown::Head(number),
+            InResult::Itself | InResult::Block => Shown::Block(number),
+            _ => Shown::Part(number),
+        });
+        said.or_else(|| self.end_of_history(result).map(Shown::Block))
+            .or_else(|| block::highest_in_text(result).map(Shown::Part))
+            .or_else(|| self.named.map(Shown::Named))
+    }
+
+    /// The highest block that the beginning or the end of an answer seems to show, which may
+    /// be cut anywhere.
+    pub fn highest_in_text(&self, text: &[u8]) -> Option<Shown> {
+        const NUMBER: &[u8] = b"\"number\"";
+        let of_block = || {
+            let at = memmem::find(text, NUMBER)?;
+            let number = block::number_of_member(text, at, NUMBER)?;
+            Some(match self.is_head {
+                true => Shown::Head(number),
+                false => Shown::Block(number),
+            })
+        };
+        match self.method.in_result {
+            InResult::Block => of_block(),
+            _ => block::highest_in_text(text).map(Shown::Part),
+        }
+    }
+
+    /// The last block of a history. One that begins with the first block may be shorter than
+    /// it was asked for.
+    fn end_of_history(&self, result: &[u8]) -> Option<u64> {
+        let count = self.history.filter(|count| (1..=MOST_OF_HISTORY).contains(count))?;
+        let oldest = number(member(result, "oldestBlock")?).filter(|oldest| *oldest > 0)?;
+        oldest.checked_add(count - 1)
+    }
+}
+
+/// A quantity, or a bare number, as both are taken for a count.
+fn number(value: &[u8]) -> Option<u64> {
+    block::quantity(value).or_else(|| block::integer(value))
+}
+
+/// The highest slot of which there seems to be a block or header in some of a text.
+pub fn highest_slot_in_text(text: &[u8]) -> Option<u64> {
+    const SLOT: &[u8] = b"\"slot\"";
+    let slot_at = |at: usize| {
+        let value = text[at + SLOT.len()..].trim_ascii_start().strip_prefix(b":")?;
+        let digits = value.trim_ascii_start().strip_prefix(b"\"")?;
+        let end = digits.iter().position(|byte| *byte == b'"')?;
+        block::integer(&digits[..end])
+    };
+    memmem::find_iter(text, SLOT).filter_map(slot_at).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::methods;
+    use super::*;
+
+    fn shown(method: &str, params: &str, result: &str) -> Option<Shown> {
+        let row = methods::method(method.as_bytes());
+        let showing = Showing::of(method.as_bytes(), row, Some(params.as_bytes()))?;
+        showing.highest(result.as_bytes())
+    }
+
+    #[test]
+    fn results_show_the_block_that_they_are_of() {
+        let hash = format!("\"0x{}\"", "ab".repeat(32));
+        let receipt = format!(r#"{{"blockHash":{hash},"blockNumber":"0x65","logs":[]}}"#);
+        let block = format!(r#"{{"number":"0x65","hash":{hash}}}"#);
+        let list = format!("[{receipt}]");
+        for (method, params, result, expected) in [
+            ("eth_blockNumber", "[]", "\"0x65\"", Some(Shown::Head(101))),
+            ("eth_getTransactionReceipt", &hash, &receipt, Some(Shown::Part(101))),
+            ("eth_getTransactionByHash", &hash, &receipt, Some(Shown::Part(101))),
+            ("eth_sendRawTransactionSync", "[\"0x02\"]", &receipt, Some(Shown::Part(101))),
+            ("eth_getBlockByNumber", "[\"0x65\",false]", &block, Some(Shown::Block(101))),
+            ("eth_getBlockByNumber", "[\"latest\",false]", &block, Some(Shown::Head(101))),
+            ("eth_getBlockByHash", &format!("[{hash},false]"), &block, Some(Shown::Block(101))),
+            ("eth_getBlockReceipts", "[\"0x65\"]", &list, Some(Shown::Part(101))),
+            ("eth_getLogs", "[{}]", &list, Some(Shown::Part(101))),
+            ("eth_getFilterChanges", "[\"0x1\"]", &list, Some(Shown::Part(101))),
+            ("trace_block", "[\"0x65\"]", "[{\"blockNumber\":101}]", Some(Shown::Part(101))),
+            ("eth_getBalance", "[\"0x0\",\"0x65\"]", "\"0x0\"", Some(Shown::Named(101))),
+            ("debug_traceBlockByNumber", "[\"0x65\"]", "[{}]", Some(Shown::Named(101))),
+            ("eth_feeHistory", "[\"0x3\",\"latest\"]", "{\"oldestBlock\":\"0x63\"}", Some(Shown::Block(101))),
+            ("eth_feeHistory", "[3,\"latest\",[]]", "{\"oldestBlock\":\"0x63\"}", Some(Shown::Block(101))),
+            ("eth_feeHistory", "[\"0x3\",\"latest\"]", "{\"oldestBlock\":\"0x0\"}", None),
+            ("eth_feeHistory", "[\"0x10000\",\"latest\"]", "{\"oldestBlock\":\"0x63\"}", None),
+            // not of this chain, or not yet
+            ("eth_simulateV1", "[{}]", &list, None),
+            ("eth_getBlockByNumber", "[\"pending\",false]", &block, None),
+            ("eth_getBalance", "[\"0x0\",\"0x65\"]", "null", None),
+            ("debug_getRawBlock", "[\"0x65\"]", "\"0x\"", None),
+            ("eth_getTransactionByHash", &hash, "{\"blockNumber\":null,\"blockHash\":null}", None),
+            ("eth_call", "[{},\"latest\"]", "\"0x65\"", None),
+        ] {
+            let params = match params.starts_with('[') {
+                true => params.to_owned(),
+                false => format!("[{params}]"),
+            };
+            assert_eq!(shown(method, &params, result), expected, "{method} {params}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_cut_shows_what_is_whole_in_it() {
+        let row = methods::method(b"eth_getLogs");
+        let logs = Showing::of(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
+        for (text, expected) in [
+            (&br#"x","blockNumber":"0x9","y":1},{"blockNumber":"0x64"}"#[..], Some(100)),
+            (br#"{"blockNumber":"0x64"},{"blockNumber":"0x6"#, Some(100)),
+            (br#"{"a":"\"blockNumber\":\"0x64\""}"#, None),
+            (br#"{"blockNumber""#, None),
+        ] {
+            assert_eq!(logs.highest_in_text(text), expected.map(Shown::Part));
+        }
+        let text = br#"{"data":[{"slot":"7"},{"message":{"slot" : "12","x":1}},{"slot":"99"#;
+        assert_eq!(highest_slot_in_text(text), Some(12));
+    }
+}
