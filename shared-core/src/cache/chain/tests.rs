@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Chain, Heights, Move, Stamp, State, AHEAD, MOST_REORGS};
+use super::{Chain, Heights, Move, Sighting, Stamp, State, AHEAD, MOST_REORGS, MOST_SHOWN};
 use crate::cache::class::Class;
 
 fn chain() -> Chain {
@@ -276,4 +276,116 @@ proptest! {
             }
         }
     }
+}
+
+fn part(height: u64) -> Sighting {
+    Sighting {
+        height,
+        is_block: false,
+    }
+}
+
+fn block(height: u64) -> Sighting {
+    Sighting {
+        height,
+        is_block: true,
+    }
+}
+
+/// Of an answer about the head that is fetched now by a process.
+fn fetched(chain: &Chain) -> Stamp<'_> {
+    let mark = chain.mark();
+    stamp(chain, Class::Tip, Some(mark.seen)).after_tip_ends(mark.tip_ends)
+}
+
+#[test]
+fn shown_block_above_the_head_ends_what_is_older_and_nothing_else() {
+    let chain = chain();
+    let (old, by_number) = (fetched(&chain), stamp(&chain, Class::Unfinalized, Some(99)));
+    for known in [part(99), block(100)] {
+        assert!(!chain.shows(known) && old.holds());
+    }
+    assert!(chain.shows(part(101)));
+    assert!(!old.holds() && old.is_untouched() && by_number.holds());
+    // an answer to who asked before, and to nobody after
+    let before = chain.mark();
+    let new = fetched(&chain);
+    assert!(new.holds() && new.answers(&before) && !old.answers(&before));
+    // told again and again of the same block, as of one that is not sealed yet
+    assert!(!chain.shows(part(101)) && new.holds());
+    assert!(chain.shows(block(101)) && !new.holds());
+    assert!(!chain.shows(block(101)) && !chain.shows(part(101)));
+    let newest = fetched(&chain);
+    assert!(newest.holds());
+    moved(&chain, Move::Head(101));
+    assert!(!newest.holds() && fetched(&chain).holds());
+}
+
+#[test]
+fn absurd_height_ends_the_tip_once_and_does_not_hide_later_blocks() {
+    let chain = chain();
+    for height in [u64::MAX, u64::MAX - 1, 1 << 63, 100 + AHEAD, 101, 102] {
+        let kept = fetched(&chain);
+        assert!(kept.holds(), "{height}");
+        assert!(chain.shows(block(height)) && !kept.holds(), "{height}");
+        let kept = fetched(&chain);
+        assert!(!chain.shows(block(height)) && kept.holds(), "{height}");
+    }
+    // however many there were
+    for height in 0..10 * MOST_SHOWN as u64 {
+        chain.shows(block(1_000_000 - height));
+    }
+    assert!(chain.shows(part(103)) && !chain.shows(part(103)));
+    assert!(chain.state().shown.len() <= MOST_SHOWN);
+}
+
+#[test]
+fn height_that_was_shown_is_news_again_after_a_reorganisation() {
+    let chain = chain();
+    assert!(chain.shows(block(101)));
+    moved(&chain, Move::Reorg { from: 99 });
+    moved(&chain, Move::Head(100));
+    let kept = fetched(&chain);
+    assert!(kept.holds() && chain.shows(block(101)) && !kept.holds());
+}
+
+#[test]
+fn owner_tells_other_processes_and_refuses_what_is_older() {
+    let owner = chain();
+    let [here, elsewhere] = [(); 2].map(|()| Chain::new(owner.state()));
+    let (there, old) = (fetched(&elsewhere), stamp(&owner, Class::Tip, Some(100)));
+    assert!(here.shows(part(101)));
+    let epoch = owner.mark().epoch;
+    assert!(here.is_below_floor(epoch, Some(100)) && !elsewhere.is_below_floor(epoch, Some(100)));
+    // fetched since then, before the owner has said so
+    let new = fetched(&here);
+    assert!(owner.is_told_of(part(101)) && !owner.is_told_of(part(101)));
+    assert!(!old.holds());
+    for chain in [&here, &elsewhere] {
+        chain.told(owner.state());
+        assert!(!chain.is_below_floor(owner.mark().epoch, Some(100)));
+        assert!(!chain.shows(part(101)));
+    }
+    assert!(new.holds() && !there.holds() && fetched(&elsewhere).holds());
+    // another block that was shown elsewhere
+    assert!(owner.is_told_of(part(102)));
+    here.told(owner.state());
+    assert!(!new.holds());
+}
+
+#[test]
+fn answer_that_tells_of_the_head_outlives_the_block_that_it_shows() {
+    let owner = chain();
+    let here = Chain::new(owner.state());
+    let mark = here.mark();
+    let (number, balance) = (
+        stamp(&here, Class::Tip, Some(101)).after_tip_ends(mark.tip_ends),
+        fetched(&here),
+    );
+    assert!(here.shows(block(101)) && here.sees(101));
+    assert!(number.holds() && !balance.holds());
+    let put = stamp(&owner, Class::Tip, Some(101));
+    assert!(owner.is_told_of(block(101)) && put.holds() && put.tell());
+    here.told(owner.state());
+    assert!(number.holds() && here.shows(part(102)) && !number.holds());
 }
