@@ -1,3 +1,9 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
 /*
  * Memory in which workers tell each other of heads that are over.  One that
  * shows a newer block to a client ends older ones for all of them at once: the

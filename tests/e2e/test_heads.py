@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from harness import client
 from harness.rpc import call
 from test_chain import ADDRESS, Stand, of_transactions
 
@@ -77,7 +76,11 @@ def blocks_in(value):
         numbers.append(value["number"])
     if "oldestBlock" in value:
         return int(value["oldestBlock"], 16) + len(value["gasUsedRatio"]) - 1
-    known = [int(number, 16) if isinstance(number, str) else number for number in numbers if number is not None]
+    known = [
+        int(number, 16) if isinstance(number, str) else number
+        for number in numbers
+        if number is not None
+    ]
     return max([*known, blocks_in(list(value.values()))])
 
 

@@ -365,7 +365,12 @@ impl Chain {
     /// Changes what is known.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = locked(&self.state);
+        let before = state.seen;
         let result = change(&mut state);
+        match state.seen < before {
+            true => self.tip.resets(state.seen),
+            false => self.tip.sees(state.seen),
+        }
         self.epoch.store(state.epoch, Ordering::Release);
         self.tip_since.store(state.tip_since, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
@@ -409,6 +414,10 @@ impl Chain {
                 if (!is_new || state.is_patient()) && state.sees(seen) {
                     state.unconfirmed = unconfirmed + u8::from(is_new);
                 }
+            }
+            if !is_same {
+                // of another branch, or by another owner
+                self.tip.resets(state.seen);
             }
         });
     }
@@ -504,7 +513,7 @@ impl Chain {
             tip_ends: self.tip.ends(),
             tip_height: self.tip.height(),
             branch: state.reorgs.last().map_or(state.since, |(since, _)| *since),
-            seen: state.seen,
+            seen: state.seen.max(self.tip.seen()),
             head: state.head,
             last_final: state.last_final,
             is_known: state.known,
@@ -606,7 +615,8 @@ impl<'a> Stamp<'a> {
             && match self.on {
                 On::Nothing => true,
                 On::Head(height) => {
-                    self.is_of_this_tip(height) && height >= self.chain.seen.load(Ordering::Acquire)
+                    let seen = self.chain.seen.load(Ordering::Acquire);
+                    height >= seen.max(self.chain.tip.seen()) && self.is_of_this_tip(height)
                 }
                 On::Blocks(_) => self.is_untouched(),
             }

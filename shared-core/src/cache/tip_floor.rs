@@ -12,7 +12,7 @@ use super::Namespace;
 const ROWS: usize = 256;
 
 /// Numbers of one.
-const ROW: usize = 4;
+const ROW: usize = 5;
 
 /// An owner counts epochs from the microsecond of its start. One that is so far behind what
 /// is known here began when the clock was set back.
@@ -54,6 +54,24 @@ impl TipFloor {
     /// as high as that is as new as all that was shown.
     pub(super) fn height(&self) -> u64 {
         self.numbers()[2].load(Ordering::Acquire)
+    }
+
+    /// A process knows of a head of that height.
+    pub(super) fn sees(&self, head: u64) {
+        if head > self.seen() {
+            self.numbers()[3].fetch_max(head, Ordering::AcqRel);
+        }
+    }
+
+    /// The head is that one, though others were higher.
+    pub(super) fn resets(&self, head: u64) {
+        self.numbers()[3].store(head, Ordering::Release);
+    }
+
+    /// The highest head that any of the processes knows of: the owner tells one after the
+    /// other.
+    pub(super) fn seen(&self) -> u64 {
+        self.numbers()[3].load(Ordering::Acquire)
     }
 
     /// How often it has ended.
@@ -110,7 +128,9 @@ impl Table {
 
     /// The row of a namespace, which is taken if it has none.
     pub(super) fn floor(self, namespace: &Namespace) -> TipFloor {
-        let name = namespace.first_chunk().map_or(1, |name| u64::from_le_bytes(*name));
+        let name = namespace
+            .first_chunk()
+            .map_or(1, |name| u64::from_le_bytes(*name));
         let name = name.max(1);
         let rows: Vec<&'static [AtomicU64]> = self.0.chunks_exact(ROW).collect();
         let first = usize::try_from(name % ROWS as u64).unwrap_or(0);

@@ -95,7 +95,9 @@ impl Showing {
     /// The last block of a history. One that begins with the first block may be shorter than
     /// it was asked for.
     fn end_of_history(&self, result: &[u8]) -> Option<u64> {
-        let count = self.history.filter(|count| (1..=MOST_OF_HISTORY).contains(count))?;
+        let count = self
+            .history
+            .filter(|count| (1..=MOST_OF_HISTORY).contains(count))?;
         let oldest = number(member(result, "oldestBlock")?).filter(|oldest| *oldest > 0)?;
         oldest.checked_add(count - 1)
     }
@@ -110,7 +112,9 @@ fn number(value: &[u8]) -> Option<u64> {
 pub fn highest_slot_in_text(text: &[u8]) -> Option<u64> {
     const SLOT: &[u8] = b"\"slot\"";
     let slot_at = |at: usize| {
-        let value = text[at + SLOT.len()..].trim_ascii_start().strip_prefix(b":")?;
+        let value = text[at + SLOT.len()..]
+            .trim_ascii_start()
+            .strip_prefix(b":")?;
         let digits = value.trim_ascii_start().strip_prefix(b"\"")?;
         let end = digits.iter().position(|byte| *byte == b'"')?;
         block::integer(&digits[..end])
@@ -137,35 +141,119 @@ mod tests {
         let list = format!("[{receipt}]");
         for (method, params, result, expected) in [
             ("eth_blockNumber", "[]", "\"0x65\"", Some(Shown::Head(101))),
-            ("eth_getTransactionReceipt", &hash, &receipt, Some(Shown::Part(101))),
-            ("eth_getTransactionByHash", &hash, &receipt, Some(Shown::Part(101))),
-            ("eth_sendRawTransactionSync", "[\"0x02\"]", &receipt, Some(Shown::Part(101))),
-            ("eth_getBlockByNumber", "[\"0x65\",false]", &block, Some(Shown::Block(101))),
-            ("eth_getBlockByNumber", "[\"latest\",false]", &block, Some(Shown::Head(101))),
-            ("eth_getBlockByHash", &format!("[{hash},false]"), &block, Some(Shown::Block(101))),
-            ("eth_getBlockReceipts", "[\"0x65\"]", &list, Some(Shown::Part(101))),
+            (
+                "eth_getTransactionReceipt",
+                &hash,
+                &receipt,
+                Some(Shown::Part(101)),
+            ),
+            (
+                "eth_getTransactionByHash",
+                &hash,
+                &receipt,
+                Some(Shown::Part(101)),
+            ),
+            (
+                "eth_sendRawTransactionSync",
+                "[\"0x02\"]",
+                &receipt,
+                Some(Shown::Part(101)),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"0x65\",false]",
+                &block,
+                Some(Shown::Block(101)),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block,
+                Some(Shown::Head(101)),
+            ),
+            (
+                "eth_getBlockByHash",
+                &format!("[{hash},false]"),
+                &block,
+                Some(Shown::Block(101)),
+            ),
+            (
+                "eth_getBlockReceipts",
+                "[\"0x65\"]",
+                &list,
+                Some(Shown::Part(101)),
+            ),
             ("eth_getLogs", "[{}]", &list, Some(Shown::Part(101))),
-            ("eth_getFilterChanges", "[\"0x1\"]", &list, Some(Shown::Part(101))),
-            ("trace_block", "[\"0x65\"]", "[{\"blockNumber\":101}]", Some(Shown::Part(101))),
-            ("eth_getBalance", "[\"0x0\",\"0x65\"]", "\"0x0\"", Some(Shown::Named(101))),
-            ("debug_traceBlockByNumber", "[\"0x65\"]", "[{}]", Some(Shown::Named(101))),
-            ("eth_feeHistory", "[\"0x3\",\"latest\"]", "{\"oldestBlock\":\"0x63\"}", Some(Shown::Block(101))),
-            ("eth_feeHistory", "[3,\"latest\",[]]", "{\"oldestBlock\":\"0x63\"}", Some(Shown::Block(101))),
-            ("eth_feeHistory", "[\"0x3\",\"latest\"]", "{\"oldestBlock\":\"0x0\"}", None),
-            ("eth_feeHistory", "[\"0x10000\",\"latest\"]", "{\"oldestBlock\":\"0x63\"}", None),
+            (
+                "eth_getFilterChanges",
+                "[\"0x1\"]",
+                &list,
+                Some(Shown::Part(101)),
+            ),
+            (
+                "trace_block",
+                "[\"0x65\"]",
+                "[{\"blockNumber\":101}]",
+                Some(Shown::Part(101)),
+            ),
+            (
+                "eth_getBalance",
+                "[\"0x0\",\"0x65\"]",
+                "\"0x0\"",
+                Some(Shown::Named(101)),
+            ),
+            (
+                "debug_traceBlockByNumber",
+                "[\"0x65\"]",
+                "[{}]",
+                Some(Shown::Named(101)),
+            ),
+            (
+                "eth_feeHistory",
+                "[\"0x3\",\"latest\"]",
+                "{\"oldestBlock\":\"0x63\"}",
+                Some(Shown::Block(101)),
+            ),
+            (
+                "eth_feeHistory",
+                "[3,\"latest\",[]]",
+                "{\"oldestBlock\":\"0x63\"}",
+                Some(Shown::Block(101)),
+            ),
+            (
+                "eth_feeHistory",
+                "[\"0x3\",\"latest\"]",
+                "{\"oldestBlock\":\"0x0\"}",
+                None,
+            ),
+            (
+                "eth_feeHistory",
+                "[\"0x10000\",\"latest\"]",
+                "{\"oldestBlock\":\"0x63\"}",
+                None,
+            ),
             // not of this chain, or not yet
             ("eth_simulateV1", "[{}]", &list, None),
             ("eth_getBlockByNumber", "[\"pending\",false]", &block, None),
             ("eth_getBalance", "[\"0x0\",\"0x65\"]", "null", None),
             ("debug_getRawBlock", "[\"0x65\"]", "\"0x\"", None),
-            ("eth_getTransactionByHash", &hash, "{\"blockNumber\":null,\"blockHash\":null}", None),
+            (
+                "eth_getTransactionByHash",
+                &hash,
+                "{\"blockNumber\":null,\"blockHash\":null}",
+                None,
+            ),
             ("eth_call", "[{},\"latest\"]", "\"0x65\"", None),
         ] {
             let params = match params.starts_with('[') {
                 true => params.to_owned(),
                 false => format!("[{params}]"),
             };
-            assert_eq!(shown(method, &params, result), expected, "{method} {params}");
+            assert_eq!(
+                shown(method, &params, result),
+                expected,
+                "{method} {params}"
+            );
         }
     }
 
@@ -174,7 +262,10 @@ mod tests {
         let row = methods::method(b"eth_getLogs");
         let logs = Showing::of(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
         for (text, expected) in [
-            (&br#"x","blockNumber":"0x9","y":1},{"blockNumber":"0x64"}"#[..], Some(100)),
+            (
+                &br#"x","blockNumber":"0x9","y":1},{"blockNumber":"0x64"}"#[..],
+                Some(100),
+            ),
             (br#"{"blockNumber":"0x64"},{"blockNumber":"0x6"#, Some(100)),
             (br#"{"a":"\"blockNumber\":\"0x64\""}"#, None),
             (br#"{"blockNumber""#, None),

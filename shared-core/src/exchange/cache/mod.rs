@@ -39,9 +39,10 @@ mod resource;
 mod result;
 mod scope;
 mod seek;
-pub(super) mod shown;
+mod shown;
 mod stand_in;
 pub(super) mod storing;
 #[cfg(not(target_family = "wasm"))]
 pub(super) mod telling;
 pub(super) mod waits;
+pub(super) mod watch;

@@ -1,58 +1,17 @@
-//! Blocks that the node's answer shows to the client on its way, whether it is stored or not:
-//! what was true of an older head is over before its last byte has gone out.
-//!
-//! An answer is not read for that but at its beginning and its end, unless it is short: all
-//! parts of it are of one block, or the last is of the highest.
+//! Blocks that the node's answer shows to the client, whether it is stored or not: what was true
+//! of an older head is over before its last byte has gone out.
 
 use std::sync::Arc;
 
 use super::asked::Asked;
 use super::found::Found;
+use super::watch::{Watch, Watched};
 use crate::beacon::{is_beacon, Route};
-use crate::cache::chain::{Chain, Heights, Sighting};
-use crate::cache::process::Shared;
+use crate::cache::chain::Heights;
 use crate::cache::scope::{name_of, Scope};
-use crate::cache::Namespace;
 use crate::exchange::machine::Exchange;
 use crate::jsonrpc::request::Call;
-use crate::jsonrpc::response::{self, Outcome};
-use crate::jsonrpc::shown::{highest_slot_in_text, Showing, Shown};
-
-/// A shorter answer is read to the letter. Bytes.
-const SHORT: usize = 16 << 10;
-
-/// So much of the end of a longer one is looked at. Bytes.
-const END: usize = 4 << 10;
-
-/// One that comes in many pieces is read so often at most.
-const READ: u8 = 16;
-
-/// A block that only the call names is believed to be there if it is no further above the
-/// head: nodes that don't have it say so, but who asks may name any.
-const NEAR: u64 = 8;
-
-/// What an answer may show, and how it began and ends.
-#[derive(Debug)]
-pub(in crate::exchange) struct Watch {
-    shared: Arc<Shared>,
-    namespace: Namespace,
-    chain: Arc<Chain>,
-    of: Watched,
-    start: Vec<u8>,
-    end: Vec<u8>,
-    length: usize,
-    /// How often it was read.
-    read: u8,
-}
-
-#[derive(Debug)]
-enum Watched {
-    Call(Showing),
-    /// Those of a batch, by their ids.
-    Batch(Vec<(Vec<u8>, Showing)>),
-    /// A block of the Beacon API, or something of it, and its slot, where the path has it.
-    Slot(Option<u64>),
-}
+use crate::jsonrpc::shown::Showing;
 
 impl Exchange {
     /// Watches what the node's answer to calls shows, which go there.
@@ -107,16 +66,8 @@ impl Exchange {
         let chain = shared.owner().and_then(|it| it.chains().get(&namespace));
         let chain = chain.filter(|chain| chain.has(heights));
         self.watched = chain.and_then(|chain| {
-            Some(Box::new(Watch {
-                of: of()?,
-                shared: Arc::clone(shared),
-                namespace,
-                chain,
-                start: Vec::new(),
-                end: Vec::new(),
-                length: 0,
-                read: 0,
-            }))
+            let watch = Watch::new(shared, namespace, chain, of()?);
+            Some(Box::new(watch))
         });
     }
 
@@ -138,116 +89,5 @@ impl Exchange {
     /// Whether the host is to show an answer that is not touched otherwise.
     pub(in crate::exchange) fn is_watched(&self) -> bool {
         self.watched.is_some()
-    }
-}
-
-impl Watch {
-    fn feed(&mut self, piece: &[u8]) {
-        self.length = self.length.saturating_add(piece.len());
-        let room = SHORT.saturating_sub(self.start.len());
-        let (first, rest) = piece.split_at(piece.len().min(room));
-        if self.start.try_reserve(first.len()).is_err() {
-            return;
-        }
-        self.start.extend_from_slice(first);
-        if self.length <= SHORT {
-            let is_end = matches!(piece.trim_ascii_end().last(), Some(b'}' | b']'));
-            if (is_end || matches!(self.of, Watched::Slot(_))) && self.read < READ {
-                self.read += 1;
-                self.read_all();
-            }
-            return;
-        }
-        if room > 0 {
-            let start = std::mem::take(&mut self.start);
-            self.read_text(&start);
-            self.start = start;
-        }
-        if self.end.try_reserve(2 * END).is_err() {
-            return;
-        }
-        if rest.len() >= END {
-            self.end.clear();
-            self.end.extend_from_slice(&rest[rest.len() - END..]);
-        } else {
-            self.end.extend_from_slice(rest);
-            let beyond = self.end.len().saturating_sub(END);
-            self.end.drain(..beyond);
-        }
-        let end = std::mem::take(&mut self.end);
-        self.read_text(&end);
-        self.end = end;
-    }
-
-    /// All of it, for all that can be told.
-    fn read_all(&self) {
-        let body = &self.start[..];
-        match &self.of {
-            Watched::Call(showing) => {
-                if let Ok(answer) = response::parse(body) {
-                    self.read_outcome(*showing, body, &answer.outcome);
-                }
-            }
-            Watched::Batch(watched) => {
-                let Ok(answers) = response::parse_batch(body) else {
-                    return;
-                };
-                for answer in &answers {
-                    let id = &body[answer.id.clone()];
-                    let showing = watched.iter().find(|(other, _)| other == id);
-                    if let Some((_, showing)) = showing {
-                        self.read_outcome(*showing, body, &answer.outcome);
-                    }
-                }
-            }
-            Watched::Slot(_) => self.read_text(body),
-        }
-    }
-
-    fn read_outcome(&self, showing: Showing, body: &[u8], outcome: &Outcome) {
-        if let Outcome::Result(result) = outcome {
-            self.shows(showing.highest(&body[result.clone()]));
-        }
-    }
-
-    /// Some of it.
-    fn read_text(&self, text: &[u8]) {
-        match &self.of {
-            Watched::Call(showing) => self.shows(showing.highest_in_text(text)),
-            Watched::Batch(watched) => {
-                for (_, showing) in watched {
-                    // whose it is can't be told: only parts are looked for
-                    if let Some(Shown::Part(height)) = showing.highest_in_text(text) {
-                        self.shows(Some(Shown::Part(height)));
-                        break;
-                    }
-                }
-            }
-            Watched::Slot(named) => {
-                let slot = named.or_else(|| highest_slot_in_text(text));
-                self.shows(slot.map(Shown::Block));
-            }
-        }
-    }
-
-    fn shows(&self, shown: Option<Shown>) {
-        let (height, is_block) = match shown {
-            None => return,
-            Some(Shown::Head(height) | Shown::Block(height)) => (height, true),
-            Some(Shown::Part(height)) => (height, false),
-            Some(Shown::Named(height)) if height <= self.chain.floor().saturating_add(NEAR) => {
-                (height, true)
-            }
-            Some(Shown::Named(_)) => return,
-        };
-        let sighting = Sighting { height, is_block };
-        if self.chain.shows(sighting) {
-            if let Some(owner) = self.shared.owner() {
-                owner.shows(&self.namespace, sighting);
-            }
-        }
-        if let Some(Shown::Head(height)) = shown {
-            self.chain.sees(height);
-        }
     }
 }
