@@ -104,7 +104,7 @@ def test_what_is_compressed(envoy, origin):
 
 def test_what_goes_as_it_came(envoy, origin):
     for path, accept, options, came in [
-        ("/plain", None, {}, {"mode.accept_encoding": 1}),
+        ("/plain", None, {}, {"mode.accept-encoding": 1}),
         ("/plain", "gzip", {"type": "image/png"}, {"mode.type": 1}),
         ("/plain", "gzip", {"body": b"{}"}, None),
         ("/off", "gzip", {}, {}),

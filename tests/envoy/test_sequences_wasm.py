@@ -13,7 +13,10 @@ ROWS = rows.Sequences(SEQUENCES)
 
 @pytest.fixture(scope="module")
 def envoy(start_envoy):
-    return start_envoy([], http={"route_config": {"virtual_hosts": ROWS.hosts()}})
+    envoy = start_envoy([], http={"route_config": {"virtual_hosts": ROWS.hosts()}})
+    # rows of a wrong chain
+    envoy.expect("answers for another chain")
+    return envoy
 
 
 @pytest.mark.parametrize(
