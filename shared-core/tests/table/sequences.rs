@@ -105,12 +105,19 @@ pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
 pub fn load() -> Vec<Sequence> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut sequences = Vec::new();
-    for file in ["cache.toml", "cache_get.toml", "policy.toml", "ssz.toml"] {
-        let text = std::fs::read_to_string(folder.join(file)).unwrap();
-        let table: Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert!(table.sequence.len() > 10, "{file}");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    files.sort();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let table: Table =
+            toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         sequences.extend(table.sequence);
     }
+    assert!(sequences.len() > 200);
     sequences.retain(|sequence| {
         let hosts = sequence.hosts.as_ref();
         hosts.is_none_or(|hosts| hosts.iter().any(|host| host == "core"))
