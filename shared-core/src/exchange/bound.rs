@@ -3,6 +3,12 @@
 use crate::config::Policy;
 use crate::jsonrpc::request::Call;
 
+/// How long a compressed body may be that is not longer than `most` without that: what
+/// can't be compressed gets longer by less than this.
+pub(super) fn coded_at_most(most: u64) -> u64 {
+    most + most / 64 + 1024
+}
+
 /// What the answer to a single call may be.
 #[derive(Debug)]
 pub(super) struct Bound {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::actions::{Misuse, PieceAction};
 use super::answer::Answer;
+use super::bound::coded_at_most;
 use super::head::{has_no_body, HeadEdit, ResponseHead};
 use super::held::{Held, Stages, Whole};
 use super::judgement::Judged;
@@ -38,12 +39,6 @@ const OF_OTHERS: [&str; 11] = [
     "Content-MD5",
     "Trailer",
 ];
-
-/// How long a compressed body may be that is not longer than `most` without that: what
-/// can't be compressed gets longer by less than this.
-pub(super) fn coded_at_most(most: u64) -> u64 {
-    most + most / 64 + 1024
-}
 
 impl Exchange {
     /// Whether a stored answer to a single call is longer than it may be.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bounded::coded_at_most;
+use super::bound::coded_at_most;
 use super::head::{HeadEdit, ResponseHead};
 use super::transcoding::Transcoding;
 use crate::cache::entry::Lent;
