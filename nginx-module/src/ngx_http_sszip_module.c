@@ -81,6 +81,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_upgrade", NGX_CONF_TAKE1),
 
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache_get", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_valid", NGX_CONF_TAKE2),
     ngx_http_sszip_rule("sszip_cache_method", NGX_CONF_TAKE23),
     ngx_http_sszip_rule("sszip_cache_max_entry", NGX_CONF_TAKE1),

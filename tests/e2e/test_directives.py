@@ -282,9 +282,50 @@ def test_a_method_that_nobody_knows_is_taken_and_said():
     status, said, prefix = nginx_t(f"\n{line}\n" + SERVER.replace("@line@", ""))
     assert status == 0, said
     (warning,) = [text for text in said.splitlines() if "[warn]" in text]
-    assert '"sszip_cache_valid" directive names "eth_gasPrise", a method that sszip does not know' in warning
+    assert '"sszip_cache_valid" directive names the unknown method "eth_gasPrise"; did you mean "eth_gasPrice"?' in warning
+    assert 'unless "sszip_cache_method" above describes it' in warning
     number = int(re.search(re.escape((prefix / "nginx.conf").as_posix()) + r":(\d+)$", warning)[1])
     assert number > 1
+
+
+UNKNOWN_METHODS = {
+    "sszip_method deny eth_sendRawTransacton debug-*": [
+        'names the unknown method "eth_sendRawTransacton"; did you mean "eth_sendRawTransaction"?',
+        'matches no known method with "debug-*"; did you mean "debug_*"?',
+    ],
+    "sszip_method allow ETH_call": ['"ETH_call"; did you mean "eth_call"?'],
+    "sszip_method allow eth_* getBalance": ['"getBalance"; did you mean "eth_getBalance"?'],
+    "sszip_method limit=3 trase_*": ['with "trase_*"; did you mean "trace_*"?'],
+    "sszip_method deny acme_mint": ['names the unknown method "acme_mint"'],
+    "sszip_max_answer eth_getLog 1m": ['"eth_getLog"; did you mean "eth_getLogs"?'],
+    "sszip_cache_method eth_getBalanse block=p[1]": ['"eth_getBalanse"; did you mean "eth_getBalance"?'],
+    "sszip_cache_valid eth_chainID 1h": ['"eth_chainID"; did you mean "eth_chainId"?'],
+}
+
+
+@pytest.mark.parametrize("line", UNKNOWN_METHODS)
+def test_unknown_methods_are_warned_of_with_the_nearest_known_one(line):
+    status, said, prefix = nginx_t(f"\n{line};\n" + SERVER.replace("@line@", ""))
+    assert status == 0, said
+    (warning,) = [text for text in said.splitlines() if "[warn]" in text]
+    assert f'"{line.split()[0]}" directive ' in warning
+    for text in UNKNOWN_METHODS[line]:
+        assert text in warning
+    assert re.search(re.escape((prefix / "nginx.conf").as_posix()) + r":\d+$", warning)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sszip_method deny eth_sendRawTransaction debug_* ETH_SIGN admin_*;",
+        "sszip_method allow eth_* net_* web3_clientVersion *;",
+        "sszip_method limit=4 trace_* debug_traceB*;",
+        "sszip_max_answer eth_* 10m; sszip_max_answer engine_newPayloadWithWitnessV4 1g;",
+        "sszip_cache_method acme_a class=tip; sszip_method allow acme_a;",
+    ],
+)
+def test_known_methods_are_accepted_without_a_warning(line):
+    accepted(line)
 
 
 def test_a_named_pool_is_taken():

@@ -21,7 +21,7 @@ for sequence in SEQUENCES:
 
 def server(name, config):
     # as in the other rows, the window's time is the host's affair
-    config = {"cache": "on", "hold": "64k 60s", **dict(config)}
+    config = {"cache": "on", "cache_get": "all", "hold": "64k 60s", **dict(config)}
     # and what is asked in the background
     config.setdefault("ssz_preset", "mainnet")
     directives = "".join(f"sszip_{directive} {value}; " for directive, value in config.items())

@@ -39,6 +39,32 @@ def test_what_is_wrong_is_said(session_origin, settings, said, place):
     assert said in text
 
 
+UNKNOWN_METHODS = [
+    ({"method": "deny eth_sendRawTransacton debug-*"}, "eth_sendRawTransaction"),
+    ({"method": ["allow eth_*", "deny debug-*"]}, "debug_*"),
+    ({"max_answer": "eth_getLog 1m"}, "eth_getLogs"),
+    ({"cache_valid": "eth_gasPrise 1s"}, "eth_gasPrice"),
+    ({"cache_method": "eth_getBalanse block=p[1]"}, "eth_getBalance"),
+]
+
+
+@pytest.mark.parametrize("settings, meant", UNKNOWN_METHODS, ids=lambda value: "-".join(value)[:20])
+@pytest.mark.parametrize("place", ["filter", "route"])
+def test_unknown_methods_are_warned_of_with_the_nearest_known_one(session_origin, settings, meant, place):
+    of_route = settings if place == "route" else None
+    envoy = Envoy(
+        [route("/", of_route)], origin=session_origin, settings={} if of_route else settings
+    )
+    try:
+        status, text = envoy.validate()
+    finally:
+        envoy.stop()
+    assert status == 0, text
+    (name,) = settings
+    (line,) = [line for line in text.splitlines() if "unknown method" in line or "no known method" in line]
+    assert f'"{name}" ' in line and f'did you mean "{meant}"?' in line
+
+
 def test_a_route_says_what_is_different(start_envoy, origin):
     routes = [
         route("/off", {"enable": False}),

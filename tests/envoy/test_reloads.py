@@ -11,7 +11,7 @@ import pytest
 
 from harness import bodies
 from harness.client import Connection, Truncated, fetch, request_bytes
-from harness.envoy import Envoy, filter_of, patient
+from harness.envoy import Envoy, filter_of, adapted
 from harness.load import Load
 from harness.origin import Until, answer, chunked, head
 from harness.sandbox import Sandboxed, of_route
@@ -72,7 +72,7 @@ class Changes:
 
     def settings(self, **settings):
         """The filter's."""
-        typed = self.filter_of(patient({**settings, **self.own}))
+        typed = self.filter_of(adapted({**settings, **self.own}))
         self.manager["http_filters"][0]["typed_config"] = typed
         self.publish("lds")
 

@@ -249,6 +249,9 @@ impl Said {
                 let at = "filter_config";
                 let set = self.directives.set_at(name, &values, Source { at });
                 set.map_err(|error| wrong(&error))?;
+                if let Some(warning) = self.directives.take_warning() {
+                    envoy::log(LogLevel::Warn, &format!("\"{name}\" {warning}"));
+                }
             }
         }
         Ok(())

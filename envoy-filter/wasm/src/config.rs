@@ -38,6 +38,8 @@ pub struct Settings {
 struct Said {
     directives: Directives,
     purges: Option<bool>,
+    /// What the operator should know of the settings, though they are allowed.
+    warnings: Vec<String>,
 }
 
 /// Of a filter.
@@ -59,7 +61,7 @@ impl Filter {
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
-    pub fn new(json: &[u8], process: &Process) -> Result<(Self, Option<String>), String> {
+    pub fn new(json: &[u8], process: &Process) -> Result<(Self, Vec<String>), String> {
         let mut sandbox = Sandbox::default();
         let mut said = Said::read(AS_TEXT, json, Some(&mut sandbox))?;
         // who has configured a filter wants it
@@ -67,8 +69,9 @@ impl Filter {
         on.set("enable", &["on".into()], None)?;
         said.inherit(&on);
         let settings = said.settings(&sandbox, process);
+        let mut warnings = std::mem::take(&mut said.warnings);
         let mut plan = Plan::default();
-        let news = plan.add(
+        let added = plan.add(
             &settings.core,
             Place {
                 name: "configuration",
@@ -77,6 +80,7 @@ impl Filter {
                 purges: settings.purges,
             },
         )?;
+        warnings.extend(added);
         let has_no_store = settings.core.caches() && sandbox.owner().is_none();
         if has_no_store {
             return Err(NO_STORE.into());
@@ -89,7 +93,7 @@ impl Filter {
             routes: RefCell::default(),
             learnt: RefCell::default(),
         };
-        Ok((filter, news))
+        Ok((filter, warnings))
     }
 
     /// The cluster by which the owner of a store is reached.
@@ -137,6 +141,9 @@ impl Filter {
 
     fn of_route(&self, json: &[u8]) -> Result<Arc<Settings>, String> {
         let mut said = Said::read("config", json, None)?;
+        for warning in std::mem::take(&mut said.warnings) {
+            abi::log(Level::Warn, &format!("of a route: {warning}"));
+        }
         said.inherit(&self.said);
         let settings = said.settings(&self.sandbox, &self.process);
         match settings.core.caches() && self.owner().is_none() {
@@ -189,7 +196,10 @@ impl Said {
             None => {
                 let at = "configuration";
                 let set = self.directives.set_at(name, &bytes, Source { at });
-                set.map_err(|error| wrong(&error))
+                set.map_err(|error| wrong(&error))?;
+                let warning = self.directives.take_warning();
+                self.warnings.extend(warning.map(|text| wrong(&text)));
+                Ok(())
             }
         }
     }

@@ -93,9 +93,9 @@ impl Root {
     pub fn configure(root: &Rc<Self>, length: usize) -> bool {
         let json = abi::buffer(BufferType::PluginConfiguration, length).unwrap_or_default();
         match Filter::new(&json, &root.process) {
-            Ok((filter, said)) => {
-                if let Some(said) = said {
-                    abi::log(Level::Warn, &said);
+            Ok((filter, warnings)) => {
+                for warning in warnings {
+                    abi::log(Level::Warn, &warning);
                 }
                 if let Some(cluster) = filter.owner() {
                     let deadline = filter.lookup_timeout();

@@ -16,6 +16,8 @@ named! {
     Credentials "credentials",
     /// The request's method: neither GET or HEAD, nor POST.
     Method "method",
+    /// A GET outside the Beacon API, without `sszip_cache_get all`.
+    Get "get",
     /// A POST that is not JSON.
     RequestType "content-type",
     /// The request's body has a content coding.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::follow::Follow;
 use super::follows::Declared;
+use super::method_names::{self, Case};
 use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Source, Unit};
 use super::values::{GIB, KIB, MIB};
 use super::verify::Verify;
@@ -23,6 +24,8 @@ pub struct CacheConfig {
     /// What keeps answers apart from those of other chains, where it is the same for
     /// all requests here.
     pub namespace: Option<Arc<[u8]>>,
+    /// Which GET requests are looked up and stored.
+    pub get: CachedGets,
     /// How long answers stay fresh.
     pub valid: Arc<Valid>,
     /// Longer answers are not stored. Bytes, before compression.
@@ -49,6 +52,16 @@ pub struct CacheConfig {
     pub follows: Arc<Vec<Declared>>,
 }
 
+/// Which GET and HEAD requests are looked up and stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CachedGets {
+    /// Those of the Beacon API.
+    #[default]
+    Beacon,
+    /// All that RFC 9111 allows.
+    All,
+}
+
 impl CacheConfig {
     /// Whether requests may be made anew in the background.
     pub fn asks_anew(&self) -> bool {
@@ -61,6 +74,7 @@ impl CacheConfig {
 pub(super) struct CacheDirectives {
     enable: Option<bool>,
     namespace: Option<Arc<[u8]>>,
+    get: Option<CachedGets>,
     valid: Option<Arc<Valid>>,
     rows: Option<Arc<Rows>>,
     max_entry: Option<u64>,
@@ -132,6 +146,7 @@ impl CacheDirectives {
         match name {
             "cache" => once(&mut self.enable, || flag(one(values)?)),
             "cache_namespace" => once(&mut self.namespace, || namespace(one(values)?)),
+            "cache_get" => once(&mut self.get, || cached_gets(one(values)?)),
             "cache_valid" => self.set_valid(values),
             "cache_method" => self.set_method(values),
             "cache_max_entry" => once(&mut self.max_entry, || MAX_ENTRIES.read(one(values)?)),
@@ -182,19 +197,26 @@ impl CacheDirectives {
         valid
             .set_method(what, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
-        let is_said = self
-            .rows
-            .as_ref()
-            .is_some_and(|rows| rows.find(what).is_some());
-        if methods::method(what).name.is_empty() && !is_said {
+        if methods::position(what).is_none() && !self.describes(what) {
+            let unknown = method_names::warning(&[what], Case::Exact, |_| false);
+            let odd = unknown.unwrap_or_else(|| {
+                format!(
+                    "names \"{}\", a method without a caching rule",
+                    String::from_utf8_lossy(what)
+                )
+            });
             self.warning = Some(format!(
-                "names \"{}\", a method that sszip does not know, and of which nothing else was \
-                 said before: its answers are kept until there is a new head, whatever block \
-                 they are about",
-                String::from_utf8_lossy(what)
+                "{odd}; its responses are cached until the next head, whatever block they are \
+                 about, unless \"cache_method\" above describes it"
             ));
         }
         Ok(())
+    }
+
+    /// Whether a rule of this block describes a method.
+    pub(super) fn describes(&self, method: &[u8]) -> bool {
+        let rows = self.rows.as_ref();
+        rows.is_some_and(|rows| rows.find(method).is_some())
     }
 
     fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
@@ -211,6 +233,11 @@ impl CacheDirectives {
             invalid(given, error.to_string())
         })?;
         self.rows = Some(Arc::new(rows));
+        // most that are described here are of one chain only, and known to nobody else
+        let meant = |name: &str| method_names::meant(name).is_some();
+        if std::str::from_utf8(name).is_ok_and(meant) {
+            self.warning = method_names::warning(&[name], Case::Exact, |_| false);
+        }
         Ok(())
     }
 
@@ -269,6 +296,7 @@ impl CacheDirectives {
     pub(super) fn inherit(&mut self, outer: &Self) {
         fill(&mut self.enable, &outer.enable);
         fill(&mut self.namespace, &outer.namespace);
+        fill(&mut self.get, &outer.get);
         fill(&mut self.valid, &outer.valid);
         fill(&mut self.rows, &outer.rows);
         fill(&mut self.max_entry, &outer.max_entry);
@@ -303,6 +331,7 @@ impl CacheDirectives {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
             namespace: self.namespace.clone(),
+            get: self.get.unwrap_or_default(),
             valid: self.valid(),
             max_entry: self.max_entry.unwrap_or(16 * MIB),
             max_request: self.max_request.unwrap_or(64 * KIB),
@@ -316,6 +345,16 @@ impl CacheDirectives {
             verify: self.verify.unwrap_or_default(),
             follows: self.follows.clone().unwrap_or_default(),
         }
+    }
+}
+
+pub(super) const GETS: &[&str] = &["beacon", "all"];
+
+fn cached_gets(value: &[u8]) -> Result<CachedGets, DirectiveError> {
+    match value {
+        b"beacon" => Ok(CachedGets::Beacon),
+        b"all" => Ok(CachedGets::All),
+        _ => Err(invalid(value, "\"beacon\" or \"all\"")),
     }
 }
 
@@ -511,11 +550,14 @@ mod tests {
         let mut said = directives(&["cache_method acme_a block=p[1]", "cache_valid acme_a 1s"]);
         assert_eq!(said.warning.take(), None);
         set(&mut said, "cache_valid acme_b 1s").unwrap();
-        assert!(said
-            .warning
-            .take()
-            .unwrap()
-            .contains("nothing else was said before"));
+        let warning = said.warning.take().unwrap();
+        assert!(warning.starts_with("names the unknown method \"acme_b\"; its responses"));
+        set(&mut said, "cache_valid eth_coinbase 1s").unwrap();
+        let warning = said.warning.take().unwrap();
+        assert!(warning.contains("a method without a caching rule"));
+        set(&mut said, "cache_method eth_getBalanse block=p[1]").unwrap();
+        let warning = said.warning.take().unwrap();
+        assert!(warning.ends_with("did you mean \"eth_getBalance\"?"));
     }
 
     #[test]

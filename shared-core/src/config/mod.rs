@@ -16,6 +16,7 @@ pub mod follow;
 pub mod follows;
 pub mod json;
 pub mod learnt;
+mod method_names;
 pub mod page;
 pub mod plan;
 mod policy;
@@ -25,6 +26,7 @@ pub mod schema;
 mod settings;
 mod ssz;
 pub mod store;
+mod suggest;
 pub mod upstreams;
 mod values;
 mod verify;
@@ -36,12 +38,13 @@ use crate::negotiate::media_type::MediaTypes;
 use crate::ssz::Preset;
 use crate::transcode;
 
-pub use cache::CacheConfig;
+pub use cache::{CacheConfig, CachedGets};
 pub use codings::UpstreamCodings;
 pub use decoding::{CodedRequests, RequestDecoding};
 pub use filters::Filters;
 pub use policy::Policy;
 pub use ssz::{SszConfig, SszRequest, SszWitness};
+use method_names::Case;
 use upstreams::Destination;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
@@ -131,6 +134,8 @@ pub struct Directives {
     cache: cache::CacheDirectives,
     policy: policy::PolicyDirectives,
     ssz: ssz::SszDirectives,
+    /// What is odd about the last directive.
+    warning: Option<String>,
 }
 
 /// How long a body of unknown length is held, where it is not configured.
@@ -252,18 +257,42 @@ impl Directives {
                 request_decoding(one(values)?)
             }),
             "buffers" => once(&mut self.buffers, || buffers(values)),
-            "method" => self.policy.set_method(values),
+            "method" => self.set_method(values),
             "upgrade" => self.policy.set_upgrade(values),
-            "max_answer" => self.policy.set_max_answer(values),
+            "max_answer" => self.set_max_answer(values),
             _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set(name, values),
             _ => self.cache.set(name, values, source),
         }
     }
 
+    fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        self.policy.set_method(values)?;
+        // as the rules compare names
+        let case = match values {
+            [b"allow", ..] => Case::Exact,
+            _ => Case::Any,
+        };
+        let patterns = values.get(1..).unwrap_or_default();
+        self.warn_of_methods(patterns, case);
+        Ok(())
+    }
+
+    fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        self.policy.set_max_answer(values)?;
+        self.warn_of_methods(values.get(..1).unwrap_or_default(), Case::Any);
+        Ok(())
+    }
+
+    fn warn_of_methods(&mut self, patterns: &[&[u8]], case: Case) {
+        let cache = &self.cache;
+        self.warning = method_names::warning(patterns, case, |name| cache.describes(name));
+    }
+
     /// What an operator should know of the directive that was taken last, though it
     /// is allowed; said once.
     pub fn take_warning(&mut self) -> Option<String> {
-        self.cache.warning.take()
+        let warning = self.warning.take();
+        warning.or_else(|| self.cache.warning.take())
     }
 
     /// Fields of the node's answers that the host's own configuration hides here.
@@ -506,7 +535,9 @@ mod tests {
         set(&mut directives, "cache_valid eth_gasPrise 3s").unwrap();
         let warning = directives.take_warning().unwrap();
         assert!(
-            warning.starts_with("names \"eth_gasPrise\", a method that sszip does not know"),
+            warning.starts_with(
+                "names the unknown method \"eth_gasPrise\"; did you mean \"eth_gasPrice\"?"
+            ),
             "{warning}"
         );
         assert_eq!(directives.take_warning(), None);

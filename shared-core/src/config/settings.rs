@@ -3,7 +3,7 @@
 //! itself.
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
-use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, WAITS};
+use super::cache::{BATCHES, GETS, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, WAITS};
 use super::policy::UPGRADES;
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::Range;
@@ -247,6 +247,13 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "Whether answers are kept, and given again.",
         takes: Flag,
         default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_get",
+        about: "Which GET requests are cached: those of the Beacon API, or all that RFC 9111 allows.",
+        takes: Word(GETS),
+        default: Said(&["beacon"]),
         ..ANYWHERE
     },
     Setting {

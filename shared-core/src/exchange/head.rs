@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 
+use crate::beacon;
 use crate::cache::credentials::Credentials;
 use crate::cache::reason::Reason;
 use crate::cache::scope::Fields;
 use crate::coded::BodyCoding;
+use crate::config::{CacheConfig, CachedGets};
 use crate::negotiate::accept::Wish;
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
@@ -148,11 +150,11 @@ impl Request {
         is_negotiated || self.call.is_some()
     }
 
-    /// Where answers are stored, with what says who asks; `decodes`: what is coded is of
+    /// Where answers are stored, with the settings of the cache; `decodes`: what is coded is of
     /// the kind that it is without.
     pub(super) fn read<'a, I>(
         head: RequestHead<'_, I>,
-        caches: Option<&Credentials>,
+        caches: Option<&CacheConfig>,
         decodes: bool,
     ) -> Self
     where
@@ -174,8 +176,8 @@ impl Request {
             request.cache.fields.make_room(expected.min(64));
         }
         for (name, value) in head.fields {
-            if let Some(credentials) = caches {
-                request.cache.read_field(name, value, credentials);
+            if let Some(config) = caches {
+                request.cache.read_field(name, value, &config.credentials);
             }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
                 request.accept_encoding.read_line(value);
@@ -210,8 +212,9 @@ impl Request {
         if request.coding.coded().is_some() && !is_read {
             request.coding = BodyCoding::Other;
         }
-        if caches.is_some() {
+        if let Some(config) = caches {
             request.cache.target = head.target.to_vec();
+            let caches_get = config.get == CachedGets::All || beacon::is_beacon(head.target);
             let (kind, why) = match head.method {
                 _ if request.untouched => (CacheKind::None, Reason::Upgrade),
                 b"POST" if !json => (CacheKind::Change, Reason::RequestType),
@@ -219,6 +222,7 @@ impl Request {
                     (CacheKind::Change, Reason::RequestCoding)
                 }
                 b"POST" => (CacheKind::Call, Reason::None),
+                b"GET" | b"HEAD" if !caches_get => (CacheKind::None, Reason::Get),
                 b"GET" | b"HEAD" => (CacheKind::Resource, Reason::None),
                 method if SAFE.contains(&method) => (CacheKind::None, Reason::Method),
                 _ => (CacheKind::Change, Reason::Method),

@@ -307,10 +307,7 @@ impl Exchange {
             let fork = Fork::of_head(head.fields.clone());
             route = Some((called::target(head.target), fork));
         }
-        let caches = self
-            .config
-            .caches()
-            .then_some(&*self.config.cache.credentials);
+        let caches = self.config.caches().then_some(&self.config.cache);
         self.request = Request::read(head, caches, self.config.coded_requests.are_read());
         if self.config.policy().is_some() {
             self.request.calls_by_query = query::may_call(target);

@@ -383,7 +383,8 @@ impl sszip_plan {
         let directives = self.block(block).ok_or("is in no block")?;
         let set = directives.set_at(name, &values, Source { at });
         set.map_err(|error| error.to_string())?;
-        Ok(directives.take_warning())
+        let warning = directives.take_warning();
+        Ok(warning.map(|warning| in_hosts_words(&warning)))
     }
 
     /// The settings of a place; `None`: there is no such block.

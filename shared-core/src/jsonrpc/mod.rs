@@ -12,6 +12,7 @@
 //! | [`request`]  | one call or a batch of them                            |
 //! | [`response`] | one answer or a batch of them                          |
 //! | [`outline`]  | where an answer's parts are, if it is one               |
+//! | [`known`]    | names of methods that nodes have                       |
 //! | [`methods`]  | the method table: what may be stored for how long      |
 //! | [`said`]     | rows of it as operators write them                     |
 //! | [`block`]    | the block that a call is about                         |
@@ -26,6 +27,7 @@ pub mod block;
 pub mod elements;
 pub(crate) mod ids;
 pub mod key;
+pub mod known;
 pub mod limit;
 pub mod methods;
 pub mod outline;

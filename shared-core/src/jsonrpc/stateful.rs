@@ -1,7 +1,7 @@
 //! Methods whose answers no configuration can make fit for another caller.
 
 /// Families of methods that are there to change a node, or belong to one caller.
-const FAMILIES: [&str; 20] = [
+pub(super) const FAMILIES: [&str; 20] = [
     "admin",
     "anvil",
     "clique",

@@ -128,7 +128,11 @@ pub fn load() -> Vec<Sequence> {
 fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<Config> {
     let mut directives = Directives::default();
     let on = || "on".to_string();
-    let mut all = BTreeMap::from([("enable".to_string(), on()), ("cache".to_string(), on())]);
+    let mut all = BTreeMap::from([
+        ("enable".to_string(), on()),
+        ("cache".to_string(), on()),
+        ("cache_get".to_string(), "all".to_string()),
+    ]);
     all.extend(settings.clone());
     for (name, value) in &all {
         let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();

@@ -1,0 +1,165 @@
+//! Warnings about methods that no node is known to have, in settings that name methods.
+
+use super::suggest::{nearest, nearest_beginning};
+use crate::jsonrpc::known;
+
+/// How a setting compares the names that it is given with those of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// To the letter.
+    Exact,
+    /// Whatever the case of their letters.
+    Any,
+}
+
+/// Describes those of `patterns`, names or beginnings with a `*`, that match no known
+/// method, and the nearest ones that do. The text goes on from the setting's name; `None`:
+/// all match. `is_defined` tells the methods that the operator has described.
+pub(super) fn warning(
+    patterns: &[&[u8]],
+    case: Case,
+    is_defined: impl Fn(&[u8]) -> bool,
+) -> Option<String> {
+    let unknown = patterns.iter().filter(|pattern| !is_defined(pattern));
+    let texts: Vec<_> = unknown.filter_map(|pattern| one(pattern, case)).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// The known name or pattern that an unknown one was probably meant to be.
+pub(super) fn meant(pattern: &str) -> Option<String> {
+    let beginning = |beginning: &str| format!("{beginning}*");
+    if let Some(given) = pattern.strip_suffix('*') {
+        return nearest_beginning(given, known::names()).map(beginning);
+    }
+    if let Some(name) = nearest(pattern, known::names()) {
+        return Some(name.to_owned());
+    }
+    let lower = pattern.to_ascii_lowercase();
+    let without_namespace = |name: &&str| {
+        let rest = name.split_once('_').map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(pattern))
+    };
+    if known::names().any(|name| name.to_ascii_lowercase().starts_with(&lower)) {
+        return Some(beginning(pattern));
+    }
+    let mut names: Vec<_> = known::names().filter(without_namespace).collect();
+    // what most clients call
+    names.sort_by_key(|name| !name.starts_with("eth_"));
+    names.first().map(|name| (*name).to_owned())
+}
+
+fn one(pattern: &[u8], case: Case) -> Option<String> {
+    let pattern = String::from_utf8_lossy(pattern);
+    if matches(&pattern, case) {
+        return None;
+    }
+    let what = match pattern.ends_with('*') {
+        true => format!("matches no known method with \"{pattern}\""),
+        false => format!("names the unknown method \"{pattern}\""),
+    };
+    Some(match meant(&pattern) {
+        Some(meant) => format!("{what}; did you mean \"{meant}\"?"),
+        None => what,
+    })
+}
+
+fn matches(pattern: &str, case: Case) -> bool {
+    let equal = |one: &str, other: &str| match case {
+        Case::Exact => one == other,
+        Case::Any => one.eq_ignore_ascii_case(other),
+    };
+    match pattern.strip_suffix('*') {
+        None if known::is_known(pattern) => true,
+        None => case == Case::Any && known::names().any(|name| equal(name, pattern)),
+        Some(beginning) => {
+            let of_beginning =
+                |name: &str| name.get(..beginning.len()).is_some_and(|part| equal(part, beginning));
+            let namespace = beginning.strip_suffix('_').unwrap_or_default();
+            known::names().any(of_beginning) || known::is_namespace(namespace)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{warning, Case};
+
+    fn said(pattern: &str, case: Case) -> Option<String> {
+        warning(&[pattern.as_bytes()], case, |_| false)
+    }
+
+    #[test]
+    fn known_names_and_patterns_have_no_warning() {
+        for pattern in [
+            "*",
+            "e*",
+            "eth_*",
+            "eth_call",
+            "eth_sendRawTransaction",
+            "eth_sendRawTransactionSync",
+            "debug_*",
+            "debug_traceB*",
+            "admin_*",
+            "vault_*",
+            "engine_newPayloadV4",
+            "engine_newPayloadWithWitnessV5",
+            "web3_clientVersion",
+            "anvil_setBalance",
+        ] {
+            assert_eq!(said(pattern, Case::Exact), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn unknown_ones_are_named_with_the_nearest_known_one() {
+        for (pattern, meant) in [
+            ("eth_sendRawTransacton", "eth_sendRawTransaction"),
+            ("eth_gasPrise", "eth_gasPrice"),
+            ("eth_getLog", "eth_getLogs"),
+            ("ethcall", "eth_call"),
+            ("eth-call", "eth_call"),
+            ("eth_Call", "eth_call"),
+            ("getBalance", "eth_getBalance"),
+            ("debug_", "debug_*"),
+            ("trace", "trace*"),
+            ("debug-*", "debug_*"),
+            ("debug.*", "debug_*"),
+            ("admn_*", "admin_*"),
+            ("personnal_*", "personal_*"),
+            ("DEBUG_*", "debug_*"),
+            ("eth_getTranscation*", "eth_getTransaction*"),
+        ] {
+            let said = said(pattern, Case::Exact).unwrap_or_default();
+            let expected = format!("\"{pattern}\"; did you mean \"{meant}\"?");
+            assert!(said.ends_with(&expected), "{pattern}: {said}");
+        }
+    }
+
+    #[test]
+    fn names_far_from_all_known_ones_are_only_called_unknown() {
+        for pattern in ["acme_priceOracle", "mychain_*"] {
+            let said = said(pattern, Case::Any).unwrap();
+            assert!(said.ends_with(&format!("\"{pattern}\"")), "{said}");
+        }
+    }
+
+    #[test]
+    fn case_counts_where_the_setting_says_so() {
+        for pattern in ["ETH_CALL", "Debug_*"] {
+            assert_eq!(said(pattern, Case::Any), None, "{pattern}");
+            assert!(said(pattern, Case::Exact).is_some(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn all_unknown_ones_of_a_line_are_in_one_warning() {
+        let patterns = [&b"eth_sendRawTransacton"[..], b"acme_x", b"eth_call", b"debug-*"];
+        let said = warning(&patterns, Case::Any, |name| name == b"acme_x").unwrap();
+        assert_eq!(
+            said,
+            "names the unknown method \"eth_sendRawTransacton\"; did you mean \
+             \"eth_sendRawTransaction\"?; matches no known method with \"debug-*\"; did you mean \
+             \"debug_*\"?"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Suggestions for misspelt words of a configuration.
+
+/// The word among `words` that is nearest to a misspelt one; `None` if none is near enough
+/// to be what was meant. Case costs nothing. Of equally near words the first wins.
+pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_ascii_lowercase();
+    let near = words.filter_map(|word| {
+        let edits = Edits::new(given.as_bytes(), word.to_ascii_lowercase().as_bytes()).whole();
+        (edits <= most_edits(given.len())).then_some((edits, word))
+    });
+    // `min_by_key` keeps the first of equals
+    near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
+}
+
+/// The beginning of one of `words` that is nearest to a misspelt beginning, with the number
+/// of edits between them. An ending underscore is preferred: it ends a namespace.
+pub(super) fn nearest_beginning<'a>(
+    given: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let given = given.to_ascii_lowercase();
+    let near = words.filter_map(|word| {
+        let lower = word.to_ascii_lowercase();
+        let (edits, end) = Edits::new(given.as_bytes(), lower.as_bytes()).beginning();
+        let beginning = word.get(..end)?;
+        let key = (edits, !beginning.ends_with('_'), end.abs_diff(given.len()));
+        (edits <= most_edits(given.len())).then_some((key, beginning))
+    });
+    let near = near.filter(|(_, beginning)| !beginning.is_empty());
+    near.min_by_key(|(key, _)| *key).map(|(_, word)| word)
+}
+
+/// How many edits a misspelt word of this length may be away from what was meant.
+fn most_edits(length: usize) -> usize {
+    // of the shortest anything could be meant
+    if length < 4 { 0 } else { (length / 4).clamp(1, 3) }
+}
+
+/// The number of edits (insertions, deletions, replacements, and swaps of neighbours) that
+/// make each beginning of a word of another word.
+struct Edits(Vec<usize>);
+
+impl Edits {
+    fn new(given: &[u8], word: &[u8]) -> Self {
+        let mut rows = [
+            Vec::new(),
+            Vec::new(),
+            (0..=word.len()).collect::<Vec<usize>>(),
+        ];
+        for (row, byte) in given.iter().enumerate() {
+            let [before, last, _] = &mut rows;
+            std::mem::swap(before, last);
+            rows.swap(1, 2);
+            let [before, last, next] = &mut rows;
+            next.clear();
+            next.push(row + 1);
+            for (column, other) in word.iter().enumerate() {
+                let replaced = last[column] + usize::from(byte != other);
+                let mut least = replaced.min(last[column + 1] + 1).min(next[column] + 1);
+                let is_swap = row > 0
+                    && column > 0
+                    && given[row - 1] == *other
+                    && word[column - 1] == *byte;
+                if is_swap {
+                    least = least.min(before[column - 1] + 1);
+                }
+                next.push(least);
+            }
+        }
+        let [_, _, last] = rows;
+        Self(last)
+    }
+
+    /// Of the whole word.
+    fn whole(&self) -> usize {
+        self.0.last().copied().unwrap_or(0)
+    }
+
+    /// The least number of edits, and the longest beginning that has it.
+    fn beginning(&self) -> (usize, usize) {
+        let ends = self.0.iter().enumerate();
+        let least = ends.min_by_key(|(end, edits)| (**edits, usize::MAX - end));
+        least.map_or((0, 0), |(end, edits)| (*edits, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{nearest, nearest_beginning, Edits};
+
+    #[test]
+    fn edits_count_insertions_deletions_replacements_and_swaps() {
+        for (given, word, edits) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("abc", "abc", 0),
+            ("abc", "abd", 1),
+            ("abc", "ac", 1),
+            ("abc", "acb", 1),
+            ("abcd", "badc", 2),
+            ("kitten", "sitting", 3),
+        ] {
+            let counted = Edits::new(given.as_bytes(), word.as_bytes()).whole();
+            assert_eq!(counted, edits, "{given} {word}");
+        }
+    }
+
+    #[test]
+    fn nearest_word_is_found_up_to_three_edits() {
+        let words = ["cache", "cache_lock", "enable", "Types"];
+        for (given, expected) in [
+            ("cach", Some("cache")),
+            ("enabel", Some("enable")),
+            ("TYPES", Some("Types")),
+            ("cache_lok", Some("cache_lock")),
+            ("xy", None),
+            ("", None),
+            ("compression", None),
+        ] {
+            let found = nearest(given, words.into_iter());
+            assert_eq!(found, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn nearest_beginning_prefers_a_namespace() {
+        let words = ["debug_traceCall", "eth_getTransactionByHash", "admin_peers"];
+        for (given, expected) in [
+            ("debug-", Some("debug_")),
+            ("debug-trace", Some("debug_trace")),
+            ("admn_", Some("admin_")),
+            ("eth_getTranscation", Some("eth_getTransaction")),
+            ("foo_", None),
+        ] {
+            assert_eq!(nearest_beginning(given, words.into_iter()), expected, "{given}");
+        }
+    }
+}
