@@ -111,7 +111,7 @@ class Stack:
         return next(iter(networks.values()))["IPAddress"]
 
     def purge(self):
-        assert fetch(self.local("nginx"), "/sszip_purge?everything", body="").status == 200
+        assert fetch(self.local("nginx"), "/sszip/purge?everything", body="").status == 200
 
     def started(self, service):
         return self.inspect(service)["State"]["StartedAt"]

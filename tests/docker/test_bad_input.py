@@ -95,7 +95,7 @@ def test_two_stacks_and_a_full_disk(stack):
         assert "No space left" in second.compose("exec", "-T", "cached", "bash", "-c", fill, check=False).stderr
         answers()
         # what can't be written down is said; it holds all the same
-        purge = fetch(second.local("nginx"), "/sszip_purge?everything", body="")
+        purge = fetch(second.local("nginx"), "/sszip/purge?everything", body="")
         assert purge.status == 507, purge.body
         answers()
     finally:
@@ -114,6 +114,6 @@ def test_a_disk_without_any_room():
 
 
 def followed(stack):
-    answer = fetch(stack.local("nginx"), "/sszip_owner?format=json")
+    answer = fetch(stack.local("nginx"), "/sszip/owner?format=json")
     chains = answer.json()["chains"] if answer.status == 200 else []
     return next((chain for chain in chains if chain["state"] == "following"), None)

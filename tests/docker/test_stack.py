@@ -83,7 +83,7 @@ def test_a_purge_is_everywhere(stack, by):
     for proxy in PROXIES:
         wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p), 20)
     node = fetch(stack.url("node"), "/stats").json()["methods"]["eth_chainId"]
-    assert fetch(stack.local(by), "/sszip_purge?everything", body="").status == 200
+    assert fetch(stack.local(by), "/sszip/purge?everything", body="").status == 200
     for proxy in PROXIES:
         wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p), 20)
     assert fetch(stack.url("node"), "/stats").json()["methods"]["eth_chainId"] > node
