@@ -90,7 +90,7 @@ def serving(signed, session_origin, sockets, judge):
 @pytest.fixture(autouse=True)
 def own_namespace(serving):
     """What the test before has stored is no hit of this one's."""
-    purged(serving.nginx, serving.local, "/sszip_purge?everything")
+    purged(serving.nginx, serving.local, "/sszip/purge?everything")
     yield
     serving.nginx.check()
 
@@ -160,7 +160,7 @@ def test_the_whole_one(session_origin, origin, node, sockets):
         got = [client.fetch(nginx.port, "/", body=BLOCK, **post) for _ in range(2)]
         assert [is_hit(one) for one in got] == [False, True]
         assert got[1].coding == "gzip" and json.loads(got[1].decoded)["result"]["hash"]
-        purged(nginx, nginx.port, "/sszip-purge?everything")
+        purged(nginx, nginx.port, "/sszip/purge?everything")
         assert not is_hit(client.fetch(nginx.port, "/", body=BLOCK, **post))
         assert b" hit " in (nginx.prefix / "sszip.log").read_bytes()
     finally:
@@ -385,7 +385,7 @@ def test_each_chain_is_followed(chains, path, other):
         return int(json.loads(got.decoded)["result"], 16), is_hit(got)
 
     def followed():
-        said = json.loads(client.fetch(serving.local, "/sszip_status?format=json").body)
+        said = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
         return {one["name"]: one["state"] for one in (said["owner"] or {}).get("chains", [])}
 
     both = {"mainnet": "following", "gnosis": "following"}
@@ -494,9 +494,9 @@ def test_each_line_is_json(serving, node):
 
 def test_what_is_for_this_machine(serving, node):
     assert [is_hit(serving.ask("rpc", body=BLOCK)) for _ in range(2)] == [False, True]
-    said = json.loads(client.fetch(serving.local, "/sszip_status?format=json").body)
+    said = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
     assert said["hits"] > 0
-    purged(serving.nginx, serving.local, "/sszip_purge?namespace=mainnet")
+    purged(serving.nginx, serving.local, "/sszip/purge?namespace=mainnet")
     assert not is_hit(serving.ask("rpc", body=BLOCK))
 
 

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "configs/grafana/sszip.json").read_text())
 ALERTS = ROOT / "configs/prometheus/alerts.yml"
 PAGE = ROOT / "docs/observability.md"
-STATUS = "server { listen 127.0.0.1:@port_status@; location = /sszip_status { sszip_status on; } }"
+STATUS = "server { listen 127.0.0.1:@port_status@; location = /sszip { sszip_status on; } }"
 TURNS = 12
 
 pytestmark = pytest.mark.once("what Prometheus makes of metrics is not nginx's affair")
@@ -42,7 +42,7 @@ def asked(expression):
 
 @pytest.fixture(scope="module")
 def prometheus(cache_directory):
-    with Stand(more=STATUS) as stand, Prometheus(cache_directory, stand.nginx.ports["port_status"], "/sszip_status") as it:
+    with Stand(more=STATUS) as stand, Prometheus(cache_directory, stand.nginx.ports["port_status"], "/sszip") as it:
         blocks = [call("eth_getBlockByNumber", f'["0x{stand.chain.head - back:x}",true]') for back in range(3)]
         balance = call("eth_getBalance", '["0xdac17f958d2ee523a2206206994597c13d831ec7","latest"]', "2")
         for turn in range(TURNS):

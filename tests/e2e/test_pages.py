@@ -5,7 +5,10 @@ import re
 
 import pytest
 
+from harness import client
 from harness.nginx import Nginx
+from harness.origin import answer
+from harness.rpc import call
 
 ROOT = pathlib.Path(__file__).parents[2]
 # The page about Lua is for an nginx that has it: test_lua_page.py.
@@ -13,6 +16,8 @@ PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").g
 
 # What the examples take for granted.
 AROUND = """
+client_body_buffer_size 128k;
+proxy_http_version 1.1;
 upstream node { server @origin@; }
 upstream cache { server @origin@; }
 upstream mainnet_node { server @origin@; }
@@ -45,7 +50,25 @@ def placed(block):
         block = block.replace(said, own)
     store = "" if "sszip_cache_path" in block else "sszip_cache_path @prefix@/cache;\n"
     on = "" if re.search(r"^ *sszip on;", block, flags=re.M) else "sszip on; sszip_cache on;\n"
-    return AROUND + store + on + block
+    around = AROUND
+    if "upstream node {" in block:
+        around = around.replace("upstream node { server @origin@; }\n", "")
+    return around + store + on + block
+
+
+def test_first_configuration_of_the_readme_needs_nothing_else(session_origin):
+    (block,) = [one.values[0] for one in examples(["README.md"])]
+    # no more than the node
+    alone = "http {" + block.split("http {", 1)[1]
+    alone = alone.replace("server 127.0.0.1:8545;", "server @origin@;")
+    text = placed(alone)
+    text = text.replace(text.split("sszip_cache_path")[0], "", 1)
+    nginx = Nginx(text, origin=session_origin)
+    status, said = nginx.test()
+    nginx.stop()
+    assert status == 0 and "[warn]" not in said, said
+    # one style of path for what operators ask
+    assert "location = /sszip " in block and "location = /sszip/purge " in block
 
 
 @pytest.mark.parametrize("block", list(examples(PAGES)))
@@ -55,3 +78,28 @@ def test_nginx_takes_it(session_origin, block):
     nginx.stop()
     assert status == 0, said
     assert "[warn]" not in said or "conflicting server name" in said, said
+
+
+def by_header(request):
+    chain = {"eth": b"0x1", "polygon": b"0x89"}[request.header("target-service-id")]
+    return answer(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % chain)
+
+
+def test_recipe_keeps_chains_apart_that_a_request_header_chooses(session_origin, origin):
+    text = (ROOT / "docs/recipes.md").read_text().split("## A chain chosen by a request header")[1]
+    block = re.search(r"```nginx\n(.*?)```", text, flags=re.S)[1]
+    nginx = Nginx(placed(block), origin=session_origin)
+    nginx.start()
+    origin.answers(by_header)
+    try:
+        def ask(chain):
+            headers = [("Content-Type", "application/json"), ("target-service-id", chain)]
+            return client.fetch(nginx.port, "/", method="POST", body=call("eth_chainId"), headers=headers)
+
+        for chain, result in (("eth", b"0x1"), ("polygon", b"0x89")):
+            assert result in ask(chain).body
+            nginx.wait_for(lambda chain=chain: "sszip; hit" in ask(chain).header("Cache-Status"), "a hit")
+            assert result in ask(chain).body
+        assert ask("other").status == 404
+    finally:
+        nginx.stop()

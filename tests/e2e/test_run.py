@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 
 import pytest
@@ -37,3 +38,15 @@ def test_a_port_that_is_taken():
     environment = os.environ | {"NGINX_PORT": "x"}
     done = subprocess.run([ROOT / "scripts/run"], env=environment, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode != 0 and "NGINX_PORT=x is not a port" in done.stderr
+
+
+def test_ports_in_use_are_reported_with_the_variables_to_set():
+    names = ("NGINX_PORT", "ENVOY_PORT", "WASM_PORT", "REPLAY_PORT")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = {name: str(free_port()) for name in names}
+        ports |= {"ENVOY_PORT": str(one.getsockname()[1]), "REPLAY_PORT": str(other.getsockname()[1])}
+        done = subprocess.run([ROOT / "scripts/run"], env=os.environ | ports, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode != 0
+    for name, what in (("ENVOY_PORT", "Envoy"), ("REPLAY_PORT", "the replay node")):
+        assert f"127.0.0.1:{ports[name]}, for {what}, is in use; set {name} to a free port" in done.stderr
+    assert "set NGINX_PORT" not in done.stderr and "set WASM_PORT" not in done.stderr

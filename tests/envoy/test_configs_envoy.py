@@ -378,8 +378,8 @@ def test_what_is_for_this_machine(chains):
             return connection.exchange(path, method=method, body=b"" if method == "POST" else None)
 
     chains.until_hit(lambda: chains.envoy.ask("/mainnet", CHAIN_ID))
-    said = json.loads(local("/sszip_status?format=json").body)
+    said = json.loads(local("/sszip?format=json").body)
     assert said["hits"] > 0
     assert {one["name"] for one in said["owner"]["chains"]} == {"mainnet", "gnosis"}
-    assert local("/sszip_purge?namespace=mainnet", "POST").status == 200
+    assert local("/sszip/purge?namespace=mainnet", "POST").status == 200
     assert not is_hit(chains.envoy.ask("/mainnet", CHAIN_ID))

@@ -1,6 +1,7 @@
 """The configuration that operators copy, as it is but for its ports."""
 
 import pathlib
+import tempfile
 
 import pytest
 
@@ -17,12 +18,18 @@ BLOCK = "/eth/v2/beacon/blocks/head"
 @pytest.fixture(scope="module")
 def envoy():
     node = ReplayNode("--beacon", "json")
-    text = FILE.read_text().replace("port_value: 8546", "port_value: @port@")
-    envoy = Envoy(
-        [], text=text.replace("port_value: 9545", f"port_value: {node.port}"), workers=2
-    ).start()
-    yield envoy
-    envoy.stop()
+    text = FILE.read_text()
+    with tempfile.TemporaryDirectory(prefix="sszip-envoy-") as folder:
+        for one, other in (
+            ("port_value: 8546", "port_value: @port@"),
+            ("port_value: 9545", f"port_value: {node.port}"),
+            ("/var/cache/envoy/sszip", f"{folder}/sszip"),
+        ):
+            assert one in text
+            text = text.replace(one, other)
+        envoy = Envoy([], text=text, workers=2).start()
+        yield envoy
+        envoy.stop()
     node.stop()
 
 
@@ -54,3 +61,24 @@ def compresses_keeps_and_changes_formats(envoy):
     json = ask(envoy, target=BLOCK, headers=[("Accept", "application/json")])
     assert json.body.startswith(b"{") and len(json.body) > len(ssz.body)
     assert ask(envoy, method="POST", headers=headers, body=CHAIN_ID).status == 200
+
+
+def test_the_example_has_a_status_page_and_purges(envoy):
+    has_a_status_page_and_purges(envoy)
+    assert b"sszip_cache_requests_total" in ask(envoy, target="/sszip?format=prometheus").body
+
+
+def has_a_status_page_and_purges(envoy):
+    headers = [("Content-Type", "application/json")]
+
+    def is_hit():
+        response = ask(envoy, method="POST", headers=headers, body=CHAIN_ID)
+        return "sszip; hit" in response.header("Cache-Status")
+
+    envoy.wait_for(is_hit, "a hit")
+    page = ask(envoy, target="/sszip")
+    assert page.status == 200 and page.header("Content-Type").startswith("text/html")
+    status = ask(envoy, target="/sszip?format=json")
+    assert status.status == 200 and status.body.startswith(b"{")
+    envoy.wait_for(lambda: ask(envoy, method="POST", target="/sszip/purge?everything").status == 200, "a purge")
+    assert not is_hit()

@@ -9,7 +9,7 @@ from harness.envoy import Envoy
 from harness.owner import Owner
 from harness.replay import ReplayNode
 from harness.sandbox import WASM
-from test_example import ask, compresses_keeps_and_changes_formats
+from test_example import ask, compresses_keeps_and_changes_formats, has_a_status_page_and_purges
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "configs" / "envoy" / "sszip-wasm.yaml"
 
@@ -49,3 +49,7 @@ def test_what_was_asked_by_one_worker_is_a_hit_on_another(envoy):
     envoy.wait_for(is_hit, "a hit")
     # what a busy machine takes longer for than 20 ms is asked of the node
     assert sum(is_hit() for _ in range(20)) >= 12
+
+
+def test_the_example_has_a_status_page_and_purges(envoy):
+    has_a_status_page_and_purges(envoy)

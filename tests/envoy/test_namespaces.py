@@ -256,3 +256,33 @@ def test_a_request_that_changes_something_may_have_a_route_of_its_own(start_envo
         assert ask("PUT", "/thing").status == 200
         assert ask("GET", "/other").header("Cache-Status").startswith("sszip; hit")
         assert ask("GET", "/thing").header("Cache-Status") == "sszip; fwd=miss"
+
+
+@pytest.mark.parametrize("way", ["routes", "key"])
+def test_chains_that_a_request_header_chooses_are_kept_apart(start_envoy, origin, way):
+    """As docs/recipes.md has it: a route for each value of the header, or the header in the key."""
+
+    def by_header(request):
+        chain = {"eth": b"0x1", "polygon": b"0x89"}[request.header("target-service-id")]
+        return answer(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % chain)
+
+    settings = {"cache": True}
+    routes = [route("/", {"cache_namespace": "mainnet"})]
+    if way == "key":
+        settings["cache_credentials"] = "key target-service-id"
+    else:
+        polygon = route("/", {"cache_namespace": "polygon"})
+        polygon["match"]["headers"] = [{"name": "target-service-id", "string_match": {"exact": "polygon"}}]
+        routes.insert(0, polygon)
+    envoy = start_envoy(routes, settings=settings)
+    origin.answers(by_header)
+
+    def ask(chain):
+        headers = [("Content-Type", "application/json"), ("target-service-id", chain)]
+        with envoy.connect() as connection:
+            return connection.exchange("/", method="POST", headers=headers, body=CALL)
+
+    for chain, result in (("eth", b"0x1"), ("polygon", b"0x89"), ("eth", b"0x1")):
+        assert result in ask(chain).body
+        envoy.wait_for(lambda chain=chain: "sszip; hit" in ask(chain).header("Cache-Status"), "a hit")
+        assert result in ask(chain).body
