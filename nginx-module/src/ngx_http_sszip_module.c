@@ -376,6 +376,10 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_OK;
     }
 
+    if (conf->http_version == 0) {
+        conf->http_version = prev->http_version;
+    }
+
     if (!conf->sets_fields) {
         conf->sets_fields = prev->sets_fields;
         conf->sets_length = prev->sets_length;
@@ -397,6 +401,13 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     place.name = ngx_http_sszip_str(&conf->location);
     place.answers = (bool) (conf->answers && !conf->tells);
     place.purges = (bool) conf->purges;
+
+    /* of an "if" its location has said it */
+
+    if (!clcf->noname) {
+        place.body_buffer = clcf->client_body_buffer_size;
+        place.is_http_1_0 = (bool) ngx_http_sszip_asks_by_http_1_0(conf);
+    }
 
     if (conf->url != NULL && conf->url->lengths == NULL) {
         place.url = ngx_http_sszip_str(&conf->url->value);

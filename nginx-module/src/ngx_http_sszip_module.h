@@ -53,6 +53,7 @@ typedef struct {
     ngx_http_complex_value_t    *url;              /* where it passes to */
     ngx_str_t                    location;
     ngx_flag_t                   answers;          /* it has a handler */
+    ngx_uint_t                   http_version;     /* of the proxy, or 0 */
     ngx_flag_t                   sets_fields;      /* proxy_set_header */
     ngx_flag_t                   sets_length;      /* ... Content-Length */
     ngx_flag_t                   sets_codings;     /* ... Accept-Encoding */
@@ -293,6 +294,8 @@ void ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
 void ngx_http_sszip_wrap_directives(ngx_conf_t *cf);
 ngx_int_t ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_plan *plan);
 ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked);
+
+ngx_uint_t ngx_http_sszip_asks_by_http_1_0(ngx_http_sszip_loc_conf_t *slcf);
 
 /* what proxy_hide_header and the like hide, on hits as on misses */
 ngx_int_t ngx_http_sszip_hidden(ngx_conf_t *cf,

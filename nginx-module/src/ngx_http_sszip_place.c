@@ -38,6 +38,8 @@ static ngx_int_t ngx_http_sszip_heed_pass(ngx_conf_t *cf,
     ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i);
 static ngx_int_t ngx_http_sszip_heed_header(ngx_conf_t *cf,
     ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i);
+static ngx_int_t ngx_http_sszip_heed_version(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i);
 static ngx_module_t *ngx_http_sszip_module_named(ngx_conf_t *cf,
     const char *name);
 static ngx_int_t ngx_http_sszip_proxy_handler(ngx_http_request_t *r);
@@ -71,6 +73,9 @@ static ngx_http_sszip_wrapped_t  ngx_http_sszip_wrapped[] = {
 
     { ngx_string("proxy_set_header"), "ngx_http_proxy_module",
       ngx_http_sszip_heed_header, NULL, NULL, NULL },
+
+    { ngx_string("proxy_http_version"), "ngx_http_proxy_module",
+      ngx_http_sszip_heed_version, NULL, NULL, NULL },
 
     { ngx_null_string, NULL, NULL, NULL, NULL, NULL }
 };
@@ -235,6 +240,44 @@ ngx_http_sszip_heed_header(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_heed_version(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
+    ngx_uint_t i)
+{
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    slcf->http_version = (ngx_strcmp(value[1].data, "1.0") == 0)
+                         ? NGX_HTTP_VERSION_10 : NGX_HTTP_VERSION_11;
+
+    return NGX_OK;
+}
+
+
+/* whether the end of a connection may be the end of a response */
+
+ngx_uint_t
+ngx_http_sszip_asks_by_http_1_0(ngx_http_sszip_loc_conf_t *slcf)
+{
+    if (slcf->pass == NULL
+        || ngx_strcmp(slcf->pass, "ngx_http_proxy_module") != 0)
+    {
+        return 0;
+    }
+
+#if (nginx_version < 1029007)
+
+    if (slcf->http_version == 0) {
+        return 1;
+    }
+
+#endif
+
+    return slcf->http_version == NGX_HTTP_VERSION_10;
 }
 
 

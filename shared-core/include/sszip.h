@@ -439,6 +439,15 @@ typedef struct {
      How many.
      */
     size_t nhidden;
+    /*
+     How long a request body may be that the host keeps in memory, in bytes; 0: as long as
+     its other limits allow.
+     */
+    uint64_t body_buffer;
+    /*
+     The node is asked by HTTP/1.0.
+     */
+    bool is_http_1_0;
 } sszip_place;
 
 /*

@@ -139,6 +139,12 @@ impl Route {
         }
     }
 
+    /// Whether an answer depends on the head, and the namespace follows an execution node:
+    /// it is not known then when there is a new slot.
+    pub fn is_of_other_api(self, mark: Option<&Mark>) -> bool {
+        self == Route::Moving && mark.is_some_and(|mark| mark.heights != Heights::Slots)
+    }
+
     /// What a body is kept as; `None`: it is not kept. `mark` is what was known
     /// of the chain when the node was asked, if its slots are followed.
     pub fn judge(self, body: &[u8], valid: &Valid, mark: Option<&Mark>) -> Option<Judged> {
@@ -171,7 +177,7 @@ impl Route {
         valid: &Valid,
         mark: Option<&Mark>,
     ) -> Option<Judged> {
-        if mark.is_some_and(|mark| mark.is_wrong) {
+        if mark.is_some_and(|mark| mark.is_wrong) || self.is_of_other_api(mark) {
             return None;
         }
         let known = mark.map(|mark| mark.is_known);
@@ -256,7 +262,33 @@ fn named(id: &[u8]) -> Route {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Route, Valid};
+    use super::{Class, Heights, Mark, Route, Valid};
+
+    #[test]
+    fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
+        let mark = |heights| Mark {
+            heights,
+            epoch: 0,
+            seen: 9,
+            head: Some(9),
+            last_final: Some(5),
+            is_known: true,
+            is_wrong: false,
+        };
+        let body = br#"{"execution_optimistic":false,"finalized":false,"data":{}}"#;
+        for (target, heights, is_other) in [
+            ("/eth/v1/beacon/headers/head", Heights::Blocks, true),
+            ("/eth/v1/beacon/headers/head", Heights::Slots, false),
+            ("/eth/v1/beacon/headers/7", Heights::Blocks, false),
+            ("/eth/v1/beacon/genesis", Heights::Blocks, false),
+        ] {
+            let (route, mark) = (Route::of(target.as_bytes()), mark(heights));
+            assert_eq!(route.is_of_other_api(Some(&mark)), is_other, "{target}");
+            let judged = route.judge(body, &Valid::default(), Some(&mark));
+            assert_eq!(judged.is_none(), is_other, "{target}");
+            assert!(!route.is_of_other_api(None));
+        }
+    }
 
     const ROOT: &str = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 

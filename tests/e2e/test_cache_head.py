@@ -155,7 +155,7 @@ class TestNamespaces:
     @pytest.mark.parametrize("where", ["http", "server", "location"])
     def test_a_place_without_a_name(self, where):
         complaint, line = refused(**{where: f"sszip_cache_head {NODE};"})
-        assert 'in location "/", needs a namespace with a name: a "sszip_cache_namespace"' in complaint
+        assert 'in location "/" needs a namespace with a name: a "sszip_cache_namespace"' in complaint
         assert '"namespace=NAME"' in complaint
         assert "sszip_cache_head" in line
 
@@ -175,7 +175,7 @@ class TestNamespaces:
             locations=f"location /b {{ {NAMED}\n sszip_cache_head http://two/secret;\n proxy_pass http://127.0.0.1:9; }}",
         )
         places = r'"http://two" \(\S+/nginx.conf:(\d+)\) beside "http://one" \(\S+/nginx.conf:(\d+)\)'
-        found = re.search(rf'in location "/b", gives the namespace "main" a second head: {places}', complaint)
+        found = re.search(rf'in location "/b" gives the namespace "main" a second head: {places}', complaint)
         assert found and int(found[1]) > int(found[2]), complaint
         assert "http://two" in line
         assert "secret" not in complaint

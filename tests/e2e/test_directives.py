@@ -328,6 +328,27 @@ def test_known_methods_are_accepted_without_a_warning(line):
     accepted(line)
 
 
+ODD = [
+    ("client_body_buffer_size 16k; proxy_http_version 1.1;", '"client_body_buffer_size" 16k is below "sszip_cache_max_request" 64k'),
+    ("client_body_buffer_size 64k; sszip_cache_max_request 1m; proxy_http_version 1.1;", '64k is below "sszip_cache_max_request" 1m'),
+    ("client_body_buffer_size 128k; proxy_http_version 1.0;", "HTTP/1.0 to the node"),
+    ("client_body_buffer_size 128k; proxy_http_version 1.1; sszip_cache_valid tip 12s;", 'caches class tip for 12s, and no "sszip_cache_head"'),
+    ("client_body_buffer_size 128k; proxy_http_version 1.1;", None),
+    ("proxy_http_version 1.0; sszip_cache off; sszip_cache_valid tip 12s;", None),
+]
+
+
+@pytest.mark.parametrize("line, text", ODD)
+def test_settings_that_work_badly_together_are_warned_of(line, text):
+    place = f"location /x {{ sszip on; sszip_cache_namespace n; {line} proxy_pass http://127.0.0.1:9; }}"
+    status, said, _ = nginx_t(f"server {{ listen 127.0.0.1:@port@; {'' if 'sszip_cache off' in line else 'sszip_cache on;'} {place} }}")
+    assert status == 0, said
+    warnings = [line for line in said.splitlines() if "[warn]" in line]
+    assert len(warnings) == (text is not None), said
+    if text:
+        assert text in warnings[0] and 'location "/x"' in warnings[0]
+
+
 def test_a_named_pool_is_taken():
     accepted("sszip on; sszip_thread_pool coders;", main="thread_pool coders threads=2;")
 

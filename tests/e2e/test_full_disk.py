@@ -67,7 +67,7 @@ class Blocks:
 def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
     origin.answers(Node({"eth_getBlockByHash": lambda params: result(int(params[0], 16))}))
     nginx = start_nginx(CONFIG.replace("@disk@", str(disk)), workers=5)
-    nginx.expect("nothing is stored any more: the disk is full|entries are stored again|no store: ")
+    nginx.expect("disk writes stopped: the disk is full|disk writes resumed|no store: ")
     owner = Client(disk / "cache/owner.sock")
     wait_until_linked(nginx, owner)
 
@@ -90,7 +90,7 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
             stores_more()
     assert not load.faults
     if not reloads:
-        for said in ("nothing is stored any more: the disk is full", "entries are stored again"):
+        for said in ("disk writes stopped: the disk is full", "disk writes resumed"):
             nginx.wait_for(lambda said=said: nginx.error_log().count(said) == 2, said)
 
     # what is asked for again, after others, is stored, and there after a stop

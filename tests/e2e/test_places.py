@@ -221,11 +221,11 @@ def test_a_second_if_keeps_the_first_ones_handler(start_nginx, origin):
 def test_a_configuration_without_the_module_and_with_it_again(start_nginx, origin):
     """What was wrapped of nginx's own modules stays, and is as if it were not."""
     origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
-    inner = "sszip on; sszip_cache on; location / { proxy_set_header X-A 1; proxy_pass http://@origin@; }"
+    inner = "sszip on; sszip_cache on; sszip_cache_get all; location / { proxy_set_header X-A 1; proxy_pass http://@origin@; }"
     nginx = start_nginx(f"server {{ listen 127.0.0.1:@port@; {inner} }}")
     path = nginx.prefix / "nginx.conf"
     with_module = path.read_text()
-    lines = with_module.replace("sszip on; sszip_cache on;", "").splitlines()
+    lines = with_module.replace("sszip on; sszip_cache on; sszip_cache_get all;", "").splitlines()
     without = "\n".join(line for line in lines if "load_module" not in line)
     without = without.replace("$sszip_mode", "-").replace("$sszip_ratio", "-")
     for text, status in ((without, None), (with_module, "sszip; fwd=miss"), (without, None), (with_module, "sszip; fwd=miss")):

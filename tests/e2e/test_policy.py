@@ -549,4 +549,4 @@ def test_bad_configurations(session_origin, line, said):
 def test_rules_without_sszip_are_worth_a_word(session_origin):
     status, text = said_of(session_origin, "sszip_method deny debug_*;")
     assert status == 0
-    assert 'what is called in location "/" is not judged: there is no "sszip on"' in text
+    assert '"sszip_method" and the like have no effect in location "/": "sszip on" is missing' in text

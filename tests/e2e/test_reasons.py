@@ -128,7 +128,7 @@ def test_a_cache_that_can_not_act_is_said_at_the_start(session_origin):
     nginx = Nginx("server { listen 127.0.0.1:@port@; location /x { sszip_cache on; proxy_pass http://@origin@; } }", origin=session_origin)
     status, said = nginx.test()
     assert status == 0
-    assert '"sszip_cache on" has no effect in location "/x": there is no "sszip on"' in said
+    assert '"sszip_cache on" has no effect in location "/x": "sszip on" is missing' in said
     nginx.stop()
 
 

@@ -179,22 +179,22 @@ def test_the_owner_of_a_store(start_nginx, origin):
 def test_the_owner_alone(start_nginx, origin):
     """Through a proxy, as docs/observability.md has it."""
     page = (FOLDER / "docs/observability.md").read_text()
-    place = re.search(r"```nginx\n(location = /sszip_owner .*?)```", page, re.DOTALL)[1]
+    place = re.search(r"```nginx\n(location = /sszip/owner .*?)```", page, re.DOTALL)[1]
     place = place.replace("/run/sszip/cached.sock", "@prefix@/cache/owner.sock")
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
     nginx = start_nginx(CONFIG.replace("sszip on;", path, 1).replace("location / ", place + "    location / "))
     wait_until_linked(nginx)
     origin.answers(Node(RESULTS))
     nginx.post("/", block(7))
-    nginx.wait_for(lambda: told(nginx, "/sszip_owner")["memory"]["entries"] == 1, "the owner to have it")
-    owner = told(nginx, "/sszip_owner")
+    nginx.wait_for(lambda: told(nginx, "/sszip/owner")["memory"]["entries"] == 1, "the owner to have it")
+    owner = told(nginx, "/sszip/owner")
     assert owner["software"].startswith("sszip/") and owner["memory"]["evicted"] == 0
-    seen = metrics(nginx, "/sszip_owner")
+    seen = metrics(nginx, "/sszip/owner")
     assert seen["sszip_owner_memory_entries",] == 1 and seen["sszip_owner_up",] == 1
     assert ("sszip_requests_total",) not in seen
-    shown = client.fetch(nginx.port, "/sszip_owner")
+    shown = client.fetch(nginx.port, "/sszip/owner")
     assert shown.header("Content-Type") == "text/html; charset=utf-8" and b"<title>sszip" in shown.decoded
-    refused = client.fetch(nginx.port, "/sszip_owner?format=xml")
+    refused = client.fetch(nginx.port, "/sszip/owner?format=xml")
     assert refused.status == 400 and b"html, json or prometheus" in refused.decoded
 
 

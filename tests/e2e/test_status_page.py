@@ -93,7 +93,7 @@ def test_it_moves_and_stays_text(browser, busy):
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
     first = shown(page, "requests")
     page.wait_for(f"""[...document.querySelectorAll('#tiles div')]
-        .find((tile) => tile.textContent.includes('a second'))
+        .find((tile) => tile.textContent.includes('/s'))
         && document.querySelector('#tiles').textContent.includes({first!r}) === false""", "another number")
     assert page.run("document.querySelectorAll('img, b[onclick]').length") == 0
     assert page.run("document.title") == "sszip"

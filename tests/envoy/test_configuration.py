@@ -12,7 +12,7 @@ WRONG = [
         {"comp_level": 13},
         '"comp_level" has an invalid value "13": it must be a number from 0 to 12',
     ),
-    ({"complevel": 1}, '"complevel" there is no such directive'),
+    ({"complevel": 1}, '"complevel" is an unknown setting; did you mean "comp_level"?'),
     (
         {"min_length": {"a": 1}},
         '"min_length" must be a text, a number, true or false, or a list of these',

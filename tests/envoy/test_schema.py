@@ -99,6 +99,7 @@ SETTINGS = {
     "cache_memory": (["1m", "1024g"], [("1k", "from 1m to 1024g")]),
     "cache_max_entry": (["1k", "1g"], [(1, "from 1k to 1g")]),
     "cache_max_request": (["64m"], [("65m", "from 1k to 64m")]),
+    "cache_get": (["beacon", "all"], [("some", '"beacon" or "all"'), (True, '"beacon" or "all"')]),
     "batch_max": (
         [0, 10000, "5 deny", [5, "deny"]],
         [(10001, "from 0 to 10000"), ("5 refuse", '"deny"'), ("5 deny 5", "one or two")],
@@ -289,4 +290,4 @@ def test_there_are_no_other_settings(session_origin):
     for name in ("complevel", "sszip_comp_level", "thread_pool"):
         assert not JUDGE.is_valid({name: 1})
         status, text = validated(session_origin, of_filter={name: 1})
-        assert status != 0 and f'"{name}" there is no such directive' in text
+        assert status != 0 and f'"{name}" is an unknown setting' in text

@@ -271,7 +271,7 @@ def test_a_full_disk_is_said_and_survived(start_daemon, small_disk):
     while owner.status()["store"]["off"]:
         assert time.monotonic() < end
         time.sleep(0.1)
-    while owner.said().count("nothing is stored any more") < 1 or "entries are stored again" not in owner.said():
+    while owner.said().count("disk writes stopped") < 1 or "disk writes resumed" not in owner.said():
         assert time.monotonic() < end
         time.sleep(0.1)
     assert owner.purge(everything=True).status == 200

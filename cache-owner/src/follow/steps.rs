@@ -122,12 +122,12 @@ impl Steps {
         match self.try_settle().await {
             Ok(()) => {
                 if std::mem::take(&mut self.has_failed) {
-                    self.say(false, "what the disk did not take is done");
+                    self.say(false, "postponed writes completed");
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
-                    let text = format!("nothing more is taken for final until it is: {error}");
+                    let text = format!("cannot record finality: {error}; new blocks are not treated as final until it can");
                     self.say(true, &text);
                 }
             }

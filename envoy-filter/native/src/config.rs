@@ -11,6 +11,7 @@ use sszip_core::config::follows::Named;
 use sszip_core::config::json;
 use sszip_core::config::learnt::Learnt;
 use sszip_core::config::plan::{Place, Plan};
+use sszip_core::config::spelling::describe;
 use sszip_core::config::{Config, Directives, Source};
 
 use crate::abi::LogLevel;
@@ -90,6 +91,12 @@ impl Filter {
         let settings = said.settings();
         add(&mut plan, &settings)?;
         plan.check()?;
+        // without a name of its own its routes have their own, and their heads
+        if settings.core.cache.namespace.is_some() {
+            plan.warnings()
+                .iter()
+                .for_each(|text| envoy::log(LogLevel::Warn, text));
+        }
         store::check(&plan)?;
         let life = Arc::<Life>::default();
         let uses = match *WORKERS {
@@ -176,10 +183,12 @@ impl Settings {
 /// Adds a place, as requests find it.
 fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
     let place = Place {
-        name: "filter_config",
+        name: "a filter or route",
         named: settings.named(),
         answers: !settings.tells,
         purges: settings.purges,
+        body_buffer: None,
+        is_http_1_0: false,
     };
     if let Some(said) = plan.add(&settings.core, place)? {
         envoy::log(LogLevel::Warn, &said);
@@ -248,7 +257,7 @@ impl Said {
                 let values: Vec<_> = values.iter().map(|value| &**value).collect();
                 let at = "filter_config";
                 let set = self.directives.set_at(name, &values, Source { at });
-                set.map_err(|error| wrong(&error))?;
+                set.map_err(|error| describe(name, &error))?;
                 if let Some(warning) = self.directives.take_warning() {
                     envoy::log(LogLevel::Warn, &format!("\"{name}\" {warning}"));
                 }
@@ -342,7 +351,7 @@ mod tests {
             ),
             (
                 b"{\"complevel\": 1}",
-                "\"complevel\" there is no such directive",
+                "\"complevel\" is an unknown setting; did you mean \"comp_level\"?",
             ),
             (
                 b"{\"types\": {\"a\": 1}}",

@@ -12,6 +12,7 @@ use sszip_core::config::json;
 use sszip_core::config::learnt::Learnt;
 use sszip_core::config::plan::{Place, Plan};
 use sszip_core::config::sandbox::Sandbox;
+use sszip_core::config::spelling::describe;
 use sszip_core::config::{Config, Directives, Source};
 
 use crate::abi::{self, Level};
@@ -74,10 +75,12 @@ impl Filter {
         let added = plan.add(
             &settings.core,
             Place {
-                name: "configuration",
+                name: "the filter",
                 named: settings.named(),
                 answers: true,
                 purges: settings.purges,
+                body_buffer: None,
+                is_http_1_0: false,
             },
         )?;
         warnings.extend(added);
@@ -196,7 +199,7 @@ impl Said {
             None => {
                 let at = "configuration";
                 let set = self.directives.set_at(name, &bytes, Source { at });
-                set.map_err(|error| wrong(&error))?;
+                set.map_err(|error| describe(name, &error))?;
                 let warning = self.directives.take_warning();
                 self.warnings.extend(warning.map(|text| wrong(&text)));
                 Ok(())

@@ -200,6 +200,12 @@ impl Prospect {
         !matches!(self.class, Class::Immutable | Class::Config)
     }
 
+    /// Whether the answer depends on the head, and the namespace follows a node of the
+    /// Beacon API: it is not known then when there is a new block.
+    pub fn is_of_other_api(&self, mark: Option<&Mark>) -> bool {
+        self.class == Class::Tip && mark.is_some_and(|mark| mark.heights != Heights::Blocks)
+    }
+
     /// What the answer is kept as, now that its `result` is known; `None`: it
     /// is not kept.
     pub fn judge(&self, result: &[u8], known: Known<'_>) -> Option<Judged> {
@@ -235,6 +241,9 @@ impl Prospect {
 
     /// The same of a result that does not contradict itself.
     fn judge_plausible(&self, result: &[u8], known: Known<'_>, is_empty: bool) -> Option<Judged> {
+        if self.is_of_other_api(known.mark) {
+            return None;
+        }
         let mark = known.mark.filter(|mark| mark.heights == Heights::Blocks);
         let named = Named::by(self.method, known.params);
         if self.class == Class::Tip {

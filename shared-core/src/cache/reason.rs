@@ -86,6 +86,8 @@ named! {
     Depth "depth",
     /// It contradicts itself.
     Implausible "implausible",
+    /// It depends on the head, and the namespace follows a node of the other API.
+    OtherApi "other-api",
     /// It becomes a part of another answer.
     Subrequest "subrequest",
     /// A part of it was asked for.

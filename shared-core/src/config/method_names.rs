@@ -72,8 +72,10 @@ fn matches(pattern: &str, case: Case) -> bool {
         None if known::is_known(pattern) => true,
         None => case == Case::Any && known::names().any(|name| equal(name, pattern)),
         Some(beginning) => {
-            let of_beginning =
-                |name: &str| name.get(..beginning.len()).is_some_and(|part| equal(part, beginning));
+            let of_beginning = |name: &str| {
+                name.get(..beginning.len())
+                    .is_some_and(|part| equal(part, beginning))
+            };
             let namespace = beginning.strip_suffix('_').unwrap_or_default();
             known::names().any(of_beginning) || known::is_namespace(namespace)
         }
@@ -153,7 +155,12 @@ mod tests {
 
     #[test]
     fn all_unknown_ones_of_a_line_are_in_one_warning() {
-        let patterns = [&b"eth_sendRawTransacton"[..], b"acme_x", b"eth_call", b"debug-*"];
+        let patterns = [
+            &b"eth_sendRawTransacton"[..],
+            b"acme_x",
+            b"eth_call",
+            b"debug-*",
+        ];
         let said = warning(&patterns, Case::Any, |name| name == b"acme_x").unwrap();
         assert_eq!(
             said,

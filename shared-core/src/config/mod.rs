@@ -24,6 +24,7 @@ mod refused;
 pub mod sandbox;
 pub mod schema;
 mod settings;
+pub mod spelling;
 mod ssz;
 pub mod store;
 mod suggest;
@@ -42,9 +43,9 @@ pub use cache::{CacheConfig, CachedGets};
 pub use codings::UpstreamCodings;
 pub use decoding::{CodedRequests, RequestDecoding};
 pub use filters::Filters;
+use method_names::Case;
 pub use policy::Policy;
 pub use ssz::{SszConfig, SszRequest, SszWitness};
-use method_names::Case;
 use upstreams::Destination;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
@@ -515,7 +516,7 @@ mod tests {
                  64 to 1m",
             ),
             ("buffers 8", "takes exactly two values"),
-            ("level 1", "there is no such directive"),
+            ("level 1", "is an unknown setting"),
         ] {
             assert_eq!(set(&mut Directives::default(), line), Err(error.into()));
         }

@@ -2,10 +2,12 @@
 
 use super::cache::LOOKUPS;
 use super::endpoint::LONGEST_SOCKET;
+use super::follow::Api;
 use super::follows::{Follows, Named};
 use super::store::Store;
-use super::values::{invalid, once, one, DirectiveError};
+use super::values::{invalid, once, one, DirectiveError, Duration, Size};
 use super::Config;
+use crate::cache::class::Class;
 use crate::cache::link::DEADLINE;
 
 /// What all places of a configuration need together.
@@ -23,12 +25,24 @@ pub struct Plan {
     lookup_timeout: Option<u64>,
     purges: bool,
     max_entry: u64,
+    caches: Vec<CachePlace>,
+}
+
+/// What is checked of a place that caches once all places are known.
+#[derive(Clone, Debug)]
+struct CachePlace {
+    name: String,
+    namespace: Option<String>,
+    /// Its namespace depends on the request.
+    is_per_request: bool,
+    /// A class and its time in milliseconds that are longer than what holds without a head.
+    long: Option<(Class, u64)>,
 }
 
 /// A place, once it has inherited.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// What people know it by.
+    /// What people know it by, with what the host calls such a place: `location "/"`.
     pub name: &'a str,
     /// Its `cache_namespace`.
     pub named: Named<'a>,
@@ -36,6 +50,11 @@ pub struct Place<'a> {
     pub answers: bool,
     /// It purges.
     pub purges: bool,
+    /// How long a request body may be that the host keeps in memory, in bytes; `None`: as long
+    /// as its other limits allow.
+    pub body_buffer: Option<u64>,
+    /// The node is asked by HTTP/1.0, so that the end of a connection may be that of a response.
+    pub is_http_1_0: bool,
 }
 
 impl Plan {
@@ -87,23 +106,64 @@ impl Plan {
             return Ok(match (config.policy.is_some(), config.cache.enable) {
                 _ if !is_in_vain => None,
                 (true, _) => Some(format!(
-                    "what is called in location \"{name}\" is not judged: there is no \"sszip on\""
+                    "\"method\" and the like have no effect in {name}: \"enable on\" is missing"
                 )),
                 (_, true) => Some(format!(
-                    "\"cache on\" has no effect in location \"{name}\": there is no \"sszip on\""
+                    "\"cache on\" has no effect in {name}: \"enable on\" is missing"
                 )),
                 _ => None,
             });
         }
         self.max_entry = self.max_entry.max(config.cache.max_entry);
         if place.answers && !place.purges {
+            self.caches.push(CachePlace::of(config, place));
+        }
+        if place.answers && !place.purges {
             let added = self.follows.add(&config.cache.follows, place.named);
             added.map_err(|(error, at)| {
                 let name = place.name;
-                format!("\"cache_head\" directive, in location \"{name}\", {error} in {at}")
+                format!("\"cache_head\" in {name} {error} in {at}")
             })?;
+            return Ok(warning(config, place));
         }
         Ok(None)
+    }
+
+    /// What an operator should know of all places together, though it is allowed.
+    pub fn warnings(&self) -> Vec<String> {
+        let places = self.caches.iter();
+        let texts = places.filter_map(|place| {
+            let name = &place.name;
+            let head = place.namespace.as_deref().and_then(|own| {
+                let mut heads = self.follows.iter();
+                heads.find(|(namespace, _)| *namespace == own)
+            });
+            // the owner of another process may follow it
+            let may_follow = self.foreign_owner.is_some()
+                || place.is_per_request && self.follows.iter().next().is_some();
+            match (head, place.long) {
+                (Some((namespace, follow)), _)
+                    if follow.api == Api::Execution && name.contains("/eth/v") =>
+                {
+                    Some(format!(
+                        "{name} is of the Beacon API, and namespace \"{namespace}\" \
+                         follows an execution node: what depends on the head is not cached there \
+                         (reason other-api); give it a \"cache_namespace\" of its own, and a \
+                         \"cache_head\" with api=beacon"
+                    ))
+                }
+                (None, Some((class, time))) if !may_follow => Some(format!(
+                    "{name} caches class {} for {}, and no \"cache_head\" follows its \
+                     namespace: clients may see a block that old, or one that was replaced",
+                    class.name(),
+                    Duration(time)
+                )),
+                _ => None,
+            }
+        });
+        let mut texts: Vec<_> = texts.collect();
+        texts.dedup();
+        texts
     }
 
     /// Whether all of it goes together, once all places are known.
@@ -133,6 +193,43 @@ impl Plan {
     pub fn max_entry(&self) -> u64 {
         self.max_entry
     }
+}
+
+impl CachePlace {
+    fn of(config: &Config, place: Place<'_>) -> Self {
+        let namespace = match place.named {
+            Named::Always(name) => Some(String::from_utf8_lossy(name).into_owned()),
+            Named::No | Named::PerRequest => None,
+        };
+        let classes = [Class::Tip, Class::Unfinalized].into_iter();
+        let mut long = classes.map(|class| (class, config.cache.valid.class(class)));
+        Self {
+            name: place.name.to_owned(),
+            namespace,
+            is_per_request: place.named == Named::PerRequest,
+            long: long.find(|(class, time)| *time > class.default_valid()),
+        }
+    }
+}
+
+/// What an operator should know of a place that caches, though it is allowed.
+fn warning(config: &Config, place: Place<'_>) -> Option<String> {
+    let (most, name) = (config.cache.max_request, place.name);
+    let short = place.body_buffer.filter(|buffer| *buffer < most);
+    let buffer = short.map(|buffer| {
+        format!(
+            "\"client_body_buffer_size\" {} is below \"cache_max_request\" {}: longer requests, \
+             batches among them, are not looked up (reason body-on-disk); set it to 128k or more",
+            Size(buffer),
+            Size(most)
+        )
+    });
+    let version = place.is_http_1_0.then(|| {
+        "HTTP/1.0 to the node: truncated responses can't be detected; set \"proxy_http_version\" 1.1"
+            .to_owned()
+    });
+    let texts: Vec<_> = buffer.into_iter().chain(version).collect();
+    (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
 }
 
 fn socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
@@ -169,11 +266,137 @@ mod tests {
     }
 
     const PLACE: Place<'_> = Place {
-        name: "/p",
+        name: "location \"/p\"",
         named: Named::No,
         answers: true,
         purges: false,
+        body_buffer: None,
+        is_http_1_0: false,
     };
+
+    #[test]
+    fn small_body_buffers_and_http_1_0_are_warned_of() {
+        let (mut plan, caches) = (Plan::default(), config(&["enable on", "cache on"]));
+        let place = |body_buffer, is_http_1_0| Place {
+            body_buffer,
+            is_http_1_0,
+            ..PLACE
+        };
+        for (place, texts) in [
+            (place(None, false), &[][..]),
+            (place(Some(64 << 10), false), &[]),
+            (
+                place(Some(16 << 10), false),
+                &["\"client_body_buffer_size\" 16k is below \"cache_max_request\" 64k"],
+            ),
+            (
+                place(Some(1000), true),
+                &["1000 is below", "HTTP/1.0 to the node"],
+            ),
+            (
+                place(None, true),
+                &["truncated responses can't be detected"],
+            ),
+        ] {
+            let warning = plan.add(&caches, place).unwrap();
+            assert_eq!(warning.is_some(), !texts.is_empty());
+            for text in texts {
+                assert!(warning.as_ref().unwrap().contains(text), "{warning:?}");
+            }
+            let idle = config(&["enable on"]);
+            assert_eq!(plan.add(&idle, place), Ok(None));
+        }
+    }
+
+    #[test]
+    fn long_times_without_a_head_are_warned_of() {
+        let own = Named::Always(b"main");
+        let head = "cache_head http://n";
+        for (lines, named, owner, text) in [
+            (&["cache_valid tip 1s"][..], own, None, None),
+            (
+                &["cache_valid tip 12s"],
+                own,
+                None,
+                Some("class tip for 12s"),
+            ),
+            (
+                &["cache_valid tip 12s"],
+                Named::No,
+                None,
+                Some("class tip for 12s"),
+            ),
+            (
+                &["cache_valid unfinalized 1m"],
+                own,
+                None,
+                Some("class unfinalized for 1m"),
+            ),
+            (&["cache_valid tip 12s", head], own, None, None),
+            (&["cache_valid tip 12s"], own, Some("unix:/s"), None),
+            (
+                &["cache_valid tip 12s", "cache_head http://n namespace=x"],
+                own,
+                None,
+                Some("tip"),
+            ),
+            (
+                &["cache_valid tip 12s", "cache_head http://n namespace=x"],
+                Named::PerRequest,
+                None,
+                None,
+            ),
+        ] {
+            let mut plan = Plan::default();
+            if let Some(owner) = owner {
+                plan.set("cache_owner", &[owner.as_bytes()], "")
+                    .unwrap()
+                    .unwrap();
+            }
+            let lines = [&["enable on", "cache on"], lines].concat();
+            plan.add(&config(&lines), Place { named, ..PLACE }).unwrap();
+            let warnings = plan.warnings();
+            assert_eq!(
+                warnings.len(),
+                usize::from(text.is_some()),
+                "{lines:?}: {warnings:?}"
+            );
+            assert!(
+                text.is_none_or(|text| warnings[0].contains(text)),
+                "{warnings:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn beacon_api_in_a_namespace_that_follows_an_execution_node_is_warned_of() {
+        for (name, head, is_odd) in [
+            ("/eth/v1/", "cache_head http://n", true),
+            ("/eth/v1/", "cache_head http://n api=beacon", false),
+            ("/", "cache_head http://n", false),
+        ] {
+            let mut plan = Plan::default();
+            let named = Named::Always(b"main");
+            plan.add(
+                &config(&["enable on", "cache on", head]),
+                Place { named, ..PLACE },
+            )
+            .unwrap();
+            let caches = config(&["enable on", "cache on"]);
+            plan.add(
+                &caches,
+                Place {
+                    name,
+                    named,
+                    ..PLACE
+                },
+            )
+            .unwrap();
+            let warnings = plan.warnings();
+            assert_eq!(!warnings.is_empty(), is_odd, "{name} {head}: {warnings:?}");
+            assert!(warnings.iter().all(|text| text.contains("other-api")));
+        }
+    }
 
     #[test]
     fn a_cache_without_sszip_is_worth_a_word_where_requests_end() {
@@ -266,7 +489,7 @@ mod tests {
         let lines = ["enable on", "cache on", "cache_head http://node"];
         let mut plan = Plan::default();
         let error = plan.add(&config(&lines), PLACE).unwrap_err();
-        assert!(error.starts_with("\"cache_head\" directive, in location \"/p\", needs a name"));
+        assert!(error.starts_with("\"cache_head\" in location \"/p\" needs a name"));
         assert!(error.ends_with(" in f:7"));
         // where nothing is cached it is not followed, and has to be possible
         for lines in [&lines[..], &["cache_head http://node"]] {

@@ -33,7 +33,11 @@ pub(super) fn nearest_beginning<'a>(
 /// How many edits a misspelt word of this length may be away from what was meant.
 fn most_edits(length: usize) -> usize {
     // of the shortest anything could be meant
-    if length < 4 { 0 } else { (length / 4).clamp(1, 3) }
+    if length < 4 {
+        0
+    } else {
+        (length / 4).clamp(1, 3)
+    }
 }
 
 /// The number of edits (insertions, deletions, replacements, and swaps of neighbours) that
@@ -57,10 +61,8 @@ impl Edits {
             for (column, other) in word.iter().enumerate() {
                 let replaced = last[column] + usize::from(byte != other);
                 let mut least = replaced.min(last[column + 1] + 1).min(next[column] + 1);
-                let is_swap = row > 0
-                    && column > 0
-                    && given[row - 1] == *other
-                    && word[column - 1] == *byte;
+                let is_swap =
+                    row > 0 && column > 0 && given[row - 1] == *other && word[column - 1] == *byte;
                 if is_swap {
                     least = least.min(before[column - 1] + 1);
                 }
@@ -133,7 +135,11 @@ mod tests {
             ("eth_getTranscation", Some("eth_getTransaction")),
             ("foo_", None),
         ] {
-            assert_eq!(nearest_beginning(given, words.into_iter()), expected, "{given}");
+            assert_eq!(
+                nearest_beginning(given, words.into_iter()),
+                expected,
+                "{given}"
+            );
         }
     }
 }

@@ -53,10 +53,10 @@ pub enum DirectiveError {
 impl fmt::Display for DirectiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DirectiveError::Unknown => f.write_str("there is no such directive"),
+            DirectiveError::Unknown => f.write_str("is an unknown setting"),
             DirectiveError::Duplicate => f.write_str("is duplicate"),
             DirectiveError::OneOwner => {
-                f.write_str("is duplicate: a store has one owner, and there is one already")
+                f.write_str("is duplicate: one \"cache_path\" or \"cache_owner\" is already set")
             }
             DirectiveError::OneValue => f.write_str("takes exactly one value"),
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
@@ -236,7 +236,7 @@ impl fmt::Display for Range {
 }
 
 /// A size as an operator would write it.
-struct Size(u64);
+pub(super) struct Size(pub(super) u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -250,7 +250,7 @@ impl fmt::Display for Size {
 }
 
 /// Milliseconds as an operator would write them.
-struct Duration(u64);
+pub(super) struct Duration(pub(super) u64);
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

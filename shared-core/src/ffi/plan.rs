@@ -76,6 +76,11 @@ pub struct sszip_place {
     pub hidden: *const sszip_str,
     /// How many.
     pub nhidden: usize,
+    /// How long a request body may be that the host keeps in memory, in bytes; 0: as long as
+    /// its other limits allow.
+    pub body_buffer: u64,
+    /// The node is asked by HTTP/1.0.
+    pub is_http_1_0: bool,
 }
 
 /// A store of the host's own. Where a number is 0 the owner has its default.
@@ -198,7 +203,7 @@ pub unsafe extern "C" fn sszip_plan_add(
         };
         config.destination = Destination::new(name, url, &plan.upstreams);
         let place = Place {
-            name: &String::from_utf8_lossy(name),
+            name: &format!("location \"{}\"", String::from_utf8_lossy(name)),
             named: match (place.per_request, place.name_space.data.is_null()) {
                 (true, _) => Named::PerRequest,
                 (false, true) => Named::No,
@@ -206,6 +211,8 @@ pub unsafe extern "C" fn sszip_plan_add(
             },
             answers: place.answers,
             purges: place.purges,
+            body_buffer: (place.body_buffer > 0).then_some(place.body_buffer),
+            is_http_1_0: place.is_http_1_0,
         };
         let added = plan.plan.add(&config, place);
         let added = added
@@ -254,7 +261,10 @@ pub unsafe extern "C" fn sszip_plan_check(
 ) -> sszip_status {
     boundary(|| {
         let plan = borrow_mut!(plan);
-        let checked = plan.check().map(|()| None);
+        let checked = plan.check().map(|()| {
+            let warnings = plan.plan.warnings();
+            (!warnings.is_empty()).then(|| in_hosts_words(&warnings.join("; ")))
+        });
         let checked = checked.map_err(|error| in_hosts_words(&error));
         // SAFETY: the function's contract.
         unsafe { plan.say(checked, said) }
@@ -368,7 +378,7 @@ impl sszip_plan {
     ) -> Result<Option<String>, String> {
         let prefix = String::from_utf8_lossy(&self.prefix);
         if let Some(set) = self.plan.set(name, values, &prefix) {
-            set.map_err(|error| error.to_string())?;
+            set.map_err(|error| in_hosts_words(&error.to_string()))?;
             if name == "cache_path" {
                 // one whose folder can't be had is none
                 let store = self.plan.store.take();
@@ -436,5 +446,8 @@ fn ended(text: &str) -> sszip_str {
 
 /// The core calls directives as all hosts do; here they have a prefix.
 fn in_hosts_words(message: &str) -> String {
-    message.replace("\"cache", "\"sszip_cache")
+    message
+        .replace("\"cache", "\"sszip_cache")
+        .replace("\"method\"", "\"sszip_method\"")
+        .replace("\"enable on\"", "\"sszip on\"")
 }

@@ -452,3 +452,42 @@ fn an_operator_has_the_last_word_except_on_nothing() {
     assert!(valid.set_class(Class::Tip, 1).is_err());
     assert!(valid.set_method(b"my_method", 1).is_err());
 }
+
+#[test]
+fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
+    let mark = |heights| Mark {
+        heights,
+        epoch: 0,
+        seen: 9,
+        head: Some(9),
+        last_final: Some(5),
+        is_known: true,
+        is_wrong: false,
+    };
+    for (method, params, heights, is_other) in [
+        ("eth_blockNumber", "[]", Heights::Slots, true),
+        ("eth_getBalance", "[ADDR,\"latest\"]", Heights::Slots, true),
+        (
+            "eth_getBalance",
+            "[ADDR,\"latest\"]",
+            Heights::Blocks,
+            false,
+        ),
+        ("eth_getBalance", "[ADDR,\"0x5\"]", Heights::Slots, false),
+        ("eth_chainId", "[]", Heights::Slots, false),
+    ] {
+        let (params, mark) = (spelt(params), mark(heights));
+        let prospect = prospect(method, &params).unwrap();
+        assert_eq!(prospect.is_of_other_api(Some(&mark)), is_other, "{method}");
+        let known = Known {
+            mark: Some(&mark),
+            ..known(&params)
+        };
+        assert_eq!(
+            prospect.judge(b"\"0x9\"", known).is_none(),
+            is_other,
+            "{method}"
+        );
+        assert!(!prospect.is_of_other_api(None));
+    }
+}

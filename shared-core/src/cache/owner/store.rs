@@ -142,8 +142,8 @@ impl Disk for StoreDisk {
 
     fn next_event(&self) -> Option<String> {
         Some(match self.store.next_event()? {
-            Event::StoringOff(reason) => format!("nothing is stored any more: {reason}"),
-            Event::StoringOn => "entries are stored again".into(),
+            Event::StoringOff(reason) => format!("disk writes stopped: {reason}"),
+            Event::StoringOn => "disk writes resumed".into(),
         })
     }
 

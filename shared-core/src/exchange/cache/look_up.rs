@@ -218,7 +218,17 @@ impl Exchange {
         if let Found::Answer(_) | Found::ToDecode(_) = found {
             judge.remember(call, &place);
         }
+        self.note_other_api(&found);
         found
+    }
+
+    /// A node is asked for what will not be stored, since its namespace follows another API's.
+    pub(super) fn note_other_api(&mut self, found: &Found) {
+        let fill = self.storing.fill.as_ref();
+        let is_missing = matches!(found, Found::Nothing);
+        if is_missing && fill.is_some_and(|fill| fill.is_of_other_api()) {
+            self.reason = Reason::OtherApi;
+        }
     }
 
     /// Ends waiting, if it waits: for what, so that this can be claimed.

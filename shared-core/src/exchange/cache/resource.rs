@@ -81,6 +81,7 @@ impl Exchange {
             })
         });
         if let Found::Nothing = found {
+            self.note_other_api(&found);
             if partial {
                 self.reason = Reason::Range;
             }

@@ -307,8 +307,8 @@ impl Tracker {
                 Some(last) => format!("follows the chain: head {head}, final {last}"),
                 None => format!("follows the chain: head {head}, none final yet"),
             },
-            State::Syncing => "the node is syncing: nothing is taken for final".into(),
-            State::Lagging => format!("the node is behind {head}: nothing is taken for final"),
+            State::Syncing => "the node is syncing; finality unknown".into(),
+            State::Lagging => format!("the node is behind {head}; finality unknown"),
             State::Unreachable => match self.error.as_deref().unwrap_or("no answer yet") {
                 // it did answer
                 error if error.starts_with("error ") => {

@@ -263,12 +263,26 @@ impl Fill {
             What::Call(_) if body.len() > UNREAD => Reason::Result,
             What::Call(_) => match response::parse(body) {
                 Ok(answer) => match answer.outcome {
+                    Outcome::Result(_) if self.is_of_other_api() => Reason::OtherApi,
                     Outcome::Result(_) => Reason::Result,
                     Outcome::Error(_) => Reason::Error,
                 },
                 Err(_) => Reason::Malformed,
             },
+            What::Resource(_) if self.is_of_other_api() => Reason::OtherApi,
             What::Batch(_) | What::Resource(_) => Reason::Result,
+        }
+    }
+
+    /// Whether nothing is stored of it because the namespace follows a node of the other API.
+    pub(in crate::exchange) fn is_of_other_api(&self) -> bool {
+        match &self.what {
+            What::Call(wanted) => wanted.prospect.is_of_other_api(self.mark()),
+            // what the node itself says holds in any case
+            What::Resource(resource) => {
+                resource.said.lifetime.is_none() && resource.route.is_of_other_api(self.mark())
+            }
+            What::Batch(_) => false,
         }
     }
 
