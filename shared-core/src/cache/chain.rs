@@ -475,6 +475,11 @@ impl Chain {
         self.floor.load(Ordering::Acquire)
     }
 
+    /// The highest head that is known here, or in processes that share the floor.
+    pub fn highest_seen(&self) -> u64 {
+        self.tip.seen().max(self.seen.load(Ordering::Acquire))
+    }
+
     /// Whether its heights are these.
     pub fn has(&self, heights: Heights) -> bool {
         locked(&self.state).heights == heights

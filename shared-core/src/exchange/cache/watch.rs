@@ -14,6 +14,9 @@ use crate::jsonrpc::shown::{highest_slot_in_text, Showing, Shown};
 /// A shorter answer is read to the letter. Bytes.
 const SHORT: usize = 16 << 10;
 
+/// The same of a batch, of which whose a longer one's blocks are can't be told. Bytes.
+const SHORT_BATCH: usize = 64 << 10;
+
 /// So much of the end of a longer one is looked at. Bytes.
 const END: usize = 4 << 10;
 
@@ -21,8 +24,9 @@ const END: usize = 4 << 10;
 const READ: u8 = 16;
 
 /// A block that only the call names is believed to be there if it is no further above the
-/// head: nodes that don't have it say so, but who asks may name any.
-const NEAR: u64 = 8;
+/// highest head that an answer told of: nodes that don't have it say so, but who asks may name
+/// any.
+const NEAR: u64 = 16;
 
 /// What an answer may show, and how it began and ends.
 #[derive(Debug)]
@@ -70,13 +74,17 @@ impl Watch {
     /// A piece of it, before the client gets it.
     pub(in crate::exchange) fn feed(&mut self, piece: &[u8]) {
         self.length = self.length.saturating_add(piece.len());
-        let room = SHORT.saturating_sub(self.start.len());
+        let short = match self.of {
+            Watched::Batch(_) => SHORT_BATCH,
+            Watched::Call(_) | Watched::Slot(_) => SHORT,
+        };
+        let room = short.saturating_sub(self.start.len());
         let (first, rest) = piece.split_at(piece.len().min(room));
         if self.start.try_reserve(first.len()).is_err() {
             return;
         }
         self.start.extend_from_slice(first);
-        if self.length <= SHORT {
+        if self.length <= short {
             let is_end = matches!(piece.trim_ascii_end().last(), Some(b'}' | b']'));
             if (is_end || matches!(self.of, Watched::Slot(_))) && self.read < READ {
                 self.read += 1;
@@ -161,10 +169,12 @@ impl Watch {
             None => return,
             Some(Shown::Head(height) | Shown::Block(height)) => (height, true),
             Some(Shown::Part(height)) => (height, false),
-            Some(Shown::Named(height)) if height <= self.chain.floor().saturating_add(NEAR) => {
+            Some(Shown::Named(height)) => {
+                if height > self.chain.highest_seen().saturating_add(NEAR) {
+                    return;
+                }
                 (height, true)
             }
-            Some(Shown::Named(_)) => return,
         };
         let sighting = Sighting { height, is_block };
         if self.chain.shows(sighting) {
