@@ -262,19 +262,12 @@ fn named(id: &[u8]) -> Route {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Heights, Mark, Route, Valid};
+    use super::{Class, Heights, Route, Valid};
+    use crate::cache::chain::{Chain, State};
 
     #[test]
     fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
-        let mark = |heights| Mark {
-            heights,
-            epoch: 0,
-            seen: 9,
-            head: Some(9),
-            last_final: Some(5),
-            is_known: true,
-            is_wrong: false,
-        };
+        let mark = |heights| Chain::new(State::unknown(heights, 0)).mark();
         let body = br#"{"execution_optimistic":false,"finalized":false,"data":{}}"#;
         for (target, heights, is_other) in [
             ("/eth/v1/beacon/headers/head", Heights::Blocks, true),

@@ -455,15 +455,7 @@ fn an_operator_has_the_last_word_except_on_nothing() {
 
 #[test]
 fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
-    let mark = |heights| Mark {
-        heights,
-        epoch: 0,
-        seen: 9,
-        head: Some(9),
-        last_final: Some(5),
-        is_known: true,
-        is_wrong: false,
-    };
+    let mark = |heights| Chain::new(State::unknown(heights, 0)).mark();
     for (method, params, heights, is_other) in [
         ("eth_blockNumber", "[]", Heights::Slots, true),
         ("eth_getBalance", "[ADDR,\"latest\"]", Heights::Slots, true),
