@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sszip_core::allocator::faulty::most_of;
 use sszip_core::cache::process::wake::Queue;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 
@@ -106,7 +106,7 @@ fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], an
         coding_allowed: true,
         ..Asked::default()
     };
-    let step = driver.look_up(Some(request), asked).unwrap();
+    let step = driver.look_up(RequestBody::Whole(request), asked).unwrap();
     if !matches!(
         ran(&mut driver, step),
         Step::Forward | Step::ForwardRewritten

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use sszip_core::cache::process::wake::Queue;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 
@@ -329,7 +329,9 @@ fn ask(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
         coding_allowed: true,
         ..Asked::default()
     };
-    let step = driver.look_up(Some(body.as_bytes()), asked).unwrap();
+    let step = driver
+        .look_up(RequestBody::Whole(body.as_bytes()), asked)
+        .unwrap();
     let step = ran(&mut driver, step);
     (driver, step)
 }

@@ -138,7 +138,8 @@ fn nested_up_to_the_cap_and_no_deeper() {
 
 fn on_stack(bytes: usize, run: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(bytes).spawn(run);
-    thread.unwrap().join().unwrap();
+    let is_done = thread.is_ok_and(|thread| thread.join().is_ok());
+    assert!(is_done, "a stack of {bytes} bytes");
 }
 
 #[test]

@@ -294,7 +294,7 @@ impl Tracker {
             Err(text) => {
                 error = error.or(Some(format!(
                     "node cannot serve \"finalized\" ({text}); finality unknown"
-                )))
+                )));
             }
             Ok(_) => {}
         }
