@@ -160,7 +160,8 @@ impl World {
             Step::Ask(ask) => self.ask(ask),
             Step::AskAnything(body) => {
                 let mut driver = self.begun(true);
-                let found = driver.look_up(RequestBody::Whole(body), self.asked(false, None, false));
+                let found =
+                    driver.look_up(RequestBody::Whole(body), self.asked(false, None, false));
                 // what is stored can be asked for in many ways, but not in none
                 if let Do::Respond = found.unwrap() {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
@@ -259,7 +260,10 @@ impl World {
 
     fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
         let asked = self.asked(open.ask.other_chain, waiter, open.ask.bypass);
-        let found = open.driver.look_up(RequestBody::Whole(&open.body), asked).unwrap();
+        let found = open
+            .driver
+            .look_up(RequestBody::Whole(&open.body), asked)
+            .unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
         // that of a flight may be as old as the wait was long
