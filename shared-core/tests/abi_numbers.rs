@@ -236,7 +236,7 @@ fn a_failure_that_is_none() {
             let status = unsafe { says(exchange, number, 502, 0, &mut stands_in) };
             (status, stands_in)
         };
-        for number in no_numbers(4) {
+        for number in no_numbers(5) {
             assert_eq!(fails(number), (SSZIP_STATUS_MISUSE, true), "{number}");
         }
         for failure in [
@@ -244,6 +244,7 @@ fn a_failure_that_is_none() {
             sszip_failure::SSZIP_FAILURE_ERROR,
             sszip_failure::SSZIP_FAILURE_TIMEOUT,
             sszip_failure::SSZIP_FAILURE_INVALID_HEADER,
+            sszip_failure::SSZIP_FAILURE_CONNECT,
         ] {
             assert_eq!(fails(failure as u32), (SSZIP_STATUS_OK, false));
         }

@@ -207,14 +207,10 @@ fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
     assert_eq!(batch.wait_ms(), 5_000);
     answer(one, NULL, NODE);
     assert!(host.woken().is_empty());
-    // nobody woke it: the rest is asked for
+    // nobody woke it: the rest is asked for, and the receipt too, which the head of the rest
+    // may have brought
     let found = look_up_all(&mut batch, &calls(&BOTH, 1), 3, 5_000);
-    assert_eq!(found, LookUp::ForwardRewritten);
-    let rest = String::from_utf8(batch.request_body().to_vec()).unwrap();
-    assert!(
-        rest.contains("eth_gasPrice") && !rest.contains(RECEIPT),
-        "{rest}"
-    );
+    assert_eq!(found, LookUp::Forward);
     drop((two, batch));
     assert!(host.woken().is_empty() && host.process.shared.flights.count() == 0);
 }

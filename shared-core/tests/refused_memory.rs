@@ -610,8 +610,8 @@ fn what_was_not_judged_passes_but_to_who_takes_ssz_only() {
         (&on, STATE, EITHER, true),
         (&on, STATE, "application/json", true),
         (&on, STATE, "*/*", true),
-        // which is none that sszip makes SSZ of
-        (&on, "/eth/v1/node/version", ONLY, true),
+        // where there is no SSZ of it, either
+        (&on, "/eth/v1/node/version", ONLY, false),
         (&off, STATE, ONLY, true),
     ] {
         let mut driver = Driver::new(Arc::clone(config));

@@ -94,8 +94,8 @@ FAULTS = {
     "refuse=404": (404, "error"),
     "refuse=503": (503, "error"),
     "error=502": (502, "error"),
-    # neither JSON nor SSZ: nothing of ours
-    "type=text/html": (200, "other"),
+    # JSON by its first byte, whatever its label
+    "type=text/html": (200, "ssz"),
 }
 
 

@@ -72,7 +72,7 @@ check_directive_errors(void)
     check(has(said, "from 0 to 12"));
     check(set_said(plan, &block, "comp_level", "1", &said)
           == SSZIP_STATUS_INVALID);
-    check(has(said, "no such directive"));
+    check(has(said, "unknown setting"));
     check(set_said(plan, &block, "sszip_comp_level", "1", NULL)
           == SSZIP_STATUS_NULL);
     check(set_said(NULL, &block, "sszip_comp_level", "1", &said)
@@ -151,7 +151,7 @@ check_plan(void)
           == SSZIP_STATUS_MISUSE);
     check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
           == SSZIP_STATUS_INVALID);
-    check(has(said, "\"sszip_cache_head\" directive, in location \"/p\""));
+    check(has(said, "cache_head\" in location \"/p\""));
     check(has(said, "\"namespace=NAME\" in f:1"));
     place.name_space = str("main");
     place.per_request = true;

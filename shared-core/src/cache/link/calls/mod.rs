@@ -258,8 +258,11 @@ impl Calls {
         if now >= state.next_due {
             state.give_up_late(shared, now);
         }
-        if state.greets_at().is_some_and(|at| now >= at) {
-            state.favours.push(Job::GiveBack(Key::default()));
+        let greets = state.greets_at().is_some_and(|at| now >= at);
+        // not from the background queue, which waits while the owner is down
+        if greets && state.asked.try_reserve(1).is_ok() {
+            let job = Job::GiveBack(Key::default());
+            state.asked.push_back(Work::favour(job));
         }
         loop {
             let work = state.take(&self.bounds)?;

@@ -3,7 +3,7 @@
 use super::wanted::Wanted;
 use super::Fill;
 use crate::cache::freshness::Judged;
-use crate::cache::process::identities::Fact;
+use crate::cache::process::identities::{is_identity, Fact};
 use crate::cache::reason::Reason;
 use crate::cache::scope::name_of;
 use crate::exchange::cache::identity::{is_suspended, suspend};
@@ -12,8 +12,12 @@ use crate::transcode::chain::genesis_root;
 impl Fill {
     /// The result of a call.
     pub(super) fn observe_result(&self, wanted: &Wanted, result: &[u8], judged: Option<&Judged>) {
-        if let Some(fact) = Fact::of_call(&wanted.method, result) {
-            self.observe(fact);
+        if is_identity(&wanted.method) {
+            match Fact::of_call(&wanted.method, result) {
+                Some(fact) => self.observe(fact),
+                // a result that names no chain contradicts none
+                None => self.verify_selector(),
+            }
         }
         let block = judged.and_then(|judged| judged.of);
         let Some((number, hash)) = block.and_then(|block| Some((block.number, block.hash?))) else {
@@ -46,12 +50,21 @@ impl Fill {
             return;
         }
         match identities.observe(&within, generation, fact) {
-            Ok(()) => {
-                if let Some(selector) = self.settings.selector {
-                    identities.verify(&within, generation, selector);
-                }
-            }
+            Ok(()) => self.verify_selector(),
             Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
+        }
+    }
+
+    /// Remembers that the node has answered a request with these headers.
+    fn verify_selector(&self) {
+        let generation = self.settings.generation;
+        if generation != self.shared.generation() {
+            // it may be of before a purge
+            return;
+        }
+        if let Some(selector) = self.settings.selector {
+            let within = name_of(self.scope.bytes());
+            self.shared.identities.verify(&within, generation, selector);
         }
     }
 
