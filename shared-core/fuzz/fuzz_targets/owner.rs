@@ -236,6 +236,10 @@ impl World {
                     self.purges.push((generation, now.monotonic));
                 }
             }
+            Request::Shows {
+                namespace,
+                sighting,
+            } => self.owner.shows(&namespace, sighting),
             Request::Acknowledge(process) => {
                 if let Ok(generation) = request::generation(body) {
                     let known = self.owner.disk().generation();

@@ -195,6 +195,7 @@ fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> Way {
         HeadAction::Hold => Way::Held,
         HeadAction::Stream => Way::Streamed,
         HeadAction::Pass | HeadAction::Tee => Way::Through,
+        HeadAction::Fail => unreachable!("no rule is in force, and nothing is to be upgraded"),
     }
 }
 
