@@ -42,7 +42,10 @@ def envoy(start_envoy):
     routes = [empty("/in-step"), *PLACES.routes()]
     hosts = [*NAMES.hosts(), {"name": "all", "domains": ["*"], "routes": routes}]
     routes = {"virtual_hosts": hosts, "response_headers_to_add": [PROTOCOL]}
-    return start_envoy([], hops="http2", http={"route_config": routes})
+    envoy = start_envoy([], hops="http2", http={"route_config": routes})
+    # rows of a wrong chain
+    envoy.expect("answers for another chain")
+    return envoy
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -49,7 +49,13 @@ def test_lodestar_agrees_too(preset, fork, name, walkers, lodestar):
     ty = specs.of(fork, preset)[name]
     rng = values.source("lodestar", fork, preset, name)
     for chaos in (False, True) if preset == "minimal" else (False,):
-        value = values.value(rng, ty, values.MODES[0], chaos, 3, values.SAFE)
+        # Lodestar's gloas lists have limits that the specifications' progressive ones have not,
+        # and its deposits can't be there
+        length = 1 if fork in ("gloas", "heze") else 3
+        value = values.value(rng, ty, values.MODES[0], chaos, length, values.SAFE)
+        for part in values.fields_of(value):
+            if fork in ("gloas", "heze") and type(part).__name__ == "BeaconBlockBody":
+                part.deposits = type(part.deposits)()
         about = {"fork": fork, "preset": preset, "type": name}
         ssz, text, root = values.assert_all_agree(walkers, rng, value, **about)
         fork = specs.FORK_IN_LODESTAR.get((fork, name), fork)
