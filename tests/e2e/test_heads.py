@@ -90,12 +90,14 @@ class Client:
         self.stand, self.watcher, self.dice = stand, watcher, dice
         self.seen = self.reads = self.hits = 0
         self.failures = []
+        self.status = self.shown_by = ""
 
     def results(self, *bodies):
         body = bodies[0] if len(bodies) == 1 else b"[" + b",".join(bodies) + b"]"
         response = self.stand.ask(body, self.dice.choice(["gzip", "identity"]))
         said = json.loads(response.decoded)
-        self.hits += "; hit" in (response.header("Cache-Status") or "")
+        self.status = response.header("Cache-Status") or "none"
+        self.hits += "; hit" in self.status
         return [one.get("result") for one in (said if isinstance(said, list) else [said])]
 
     def height(self, body, result):
@@ -109,6 +111,7 @@ class Client:
         with self.watcher.lock:
             shows, number = self.dice.choice(self.watcher.shows)
         (result,) = self.results(shows)
+        self.shown_by = f"{shows} ({self.status})"
         seen = blocks_in(result)
         if result and b"eth_getBalance" in shows:
             seen = number
@@ -123,7 +126,9 @@ class Client:
             if height is None:
                 continue
             if height < floor:
-                self.failures.append(f"{body}: of {height}, and {floor} was shown")
+                self.failures.append(
+                    f"{body}: of {height}, and {floor} was shown by {self.shown_by}; {self.status}"
+                )
             self.seen = max(self.seen, height)
 
     def run(self, reads):

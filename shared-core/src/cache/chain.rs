@@ -91,6 +91,10 @@ pub struct State {
     /// The first epoch whose answers about the head hold.
     #[serde(skip)]
     tip_since: u64,
+    /// The epoch is that of an entry which the owner gave out before the event that begins it
+    /// arrived here.
+    #[serde(skip)]
+    is_heard: bool,
     /// For how many heads nobody has told of `seen`.
     #[serde(skip)]
     unconfirmed: u8,
@@ -246,6 +250,7 @@ impl State {
     /// Nobody says what is known any more, until somebody does again.
     fn outdated(&mut self) {
         self.begin_epoch();
+        self.is_heard = false;
         self.since = self.epoch;
         self.shown.clear();
         self.head = None;
@@ -371,6 +376,7 @@ impl Chain {
             true => self.tip.resets(state.seen),
             false => self.tip.sees(state.seen),
         }
+        self.tip.knows_epoch(state.epoch);
         self.epoch.store(state.epoch, Ordering::Release);
         self.tip_since.store(state.tip_since, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
@@ -384,9 +390,15 @@ impl Chain {
 
     /// The owner says that this is known. What an answer has told of here is
     /// not forgotten.
-    pub fn told(&self, news: State) {
+    pub fn told(&self, mut news: State) {
         self.tip.reset_if_ahead(news.epoch);
         self.change(|state| {
+            // an event that the owner sent before an entry of a later epoch, which was faster
+            let is_overtaken = state.is_heard && news.epoch < state.epoch;
+            if is_overtaken {
+                news.epoch = state.epoch;
+                news.since = state.since;
+            }
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
             let is_same = state.is_continued_by(&news);
             let is_new = state.head != news.head;
@@ -403,6 +415,7 @@ impl Chain {
                 self.tip.knows(sighting.height);
             }
             *state = news;
+            state.is_heard = is_overtaken;
             state.tip_since = tip_since;
             for sighting in shown {
                 if sighting.height > state.floor() {
@@ -502,6 +515,7 @@ impl Chain {
         if epoch > self.epoch.load(Ordering::Acquire) {
             self.change(|state| {
                 state.epoch = state.epoch.max(epoch);
+                state.is_heard = true;
                 state.since = state.epoch;
                 state.tip_since = state.epoch;
             });

@@ -11,8 +11,8 @@ use super::Namespace;
 /// Namespaces that have a floor in shared memory. Those beyond have one for each process.
 const ROWS: usize = 256;
 
-/// Numbers of one.
-const ROW: usize = 5;
+/// Numbers of a row: the namespace, and those of its floor.
+const ROW: usize = 6;
 
 /// An owner counts epochs from the microsecond of its start. One that is so far behind what
 /// is known here began when the clock was set back.
@@ -39,6 +39,8 @@ impl TipFloor {
     /// The tip has ended with a block of that height: what was asked for in this epoch, or an
     /// earlier one, may be older than what was shown.
     pub(super) fn raise(&self, epoch: u64, height: u64) {
+        // what another process asked for may be of an epoch that this one has not heard of yet
+        let epoch = epoch.max(self.known_epoch());
         // in this order: whoever counts the new end knows the rest
         self.knows(height);
         self.epoch().fetch_max(epoch, Ordering::AcqRel);
@@ -54,6 +56,18 @@ impl TipFloor {
     /// as high as that is as new as all that was shown.
     pub(super) fn height(&self) -> u64 {
         self.numbers()[2].load(Ordering::Acquire)
+    }
+
+    /// A process knows of that epoch, and may ask a node for answers that are of it.
+    pub(super) fn knows_epoch(&self, epoch: u64) {
+        if epoch > self.known_epoch() {
+            self.numbers()[4].fetch_max(epoch, Ordering::AcqRel);
+        }
+    }
+
+    /// The last epoch that any of the processes knows of.
+    fn known_epoch(&self) -> u64 {
+        self.numbers()[4].load(Ordering::Acquire)
     }
 
     /// A process knows of a head of that height.
@@ -91,8 +105,10 @@ impl TipFloor {
 
     /// Another owner counts from an earlier time on.
     pub(super) fn reset_if_ahead(&self, epoch: u64) {
-        if self.last_epoch() > epoch.saturating_add(SET_BACK) {
-            self.epoch().store(epoch, Ordering::Release);
+        for number in [self.epoch(), &self.numbers()[4]] {
+            if number.load(Ordering::Acquire) > epoch.saturating_add(SET_BACK) {
+                number.store(epoch, Ordering::Release);
+            }
         }
     }
 
@@ -165,6 +181,15 @@ mod tests {
         elsewhere.raise(5, 99);
         assert_eq!((here.ends(), here.last_epoch(), here.height()), (2, 7, 100));
         assert!(here.ended(7) && !here.ended(8));
+    }
+
+    #[test]
+    fn raised_floor_covers_epochs_that_only_another_process_knows() {
+        let table = table();
+        let [here, elsewhere] = [1, 1].map(|name| table.floor(&[name; 16]));
+        elsewhere.knows_epoch(8);
+        here.raise(7, 100);
+        assert!(elsewhere.ended(8) && !elsewhere.ended(9));
     }
 
     #[test]

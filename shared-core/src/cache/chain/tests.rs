@@ -389,3 +389,26 @@ fn answer_that_tells_of_the_head_outlives_the_block_that_it_shows() {
     here.told(owner.state());
     assert!(number.holds() && here.shows(part(102)) && !number.holds());
 }
+
+#[test]
+fn event_that_a_later_entry_has_overtaken_brings_no_older_answer_back() {
+    let owner = chain();
+    let process = Chain::new(owner.state());
+    let shown = |height| {
+        let is_news = owner.is_told_of(Sighting {
+            height,
+            is_block: false,
+        });
+        assert!(is_news);
+        owner.state()
+    };
+    let (first, second) = (shown(101), shown(102));
+    let of = |state: &State| Stamp::new(&process, Class::Tip, state.epoch, Some(100));
+    let (old, new) = (of(&first), of(&second));
+    new.tell_of_owner();
+    assert!(!old.holds() && new.holds());
+    process.told(first);
+    assert!(!old.holds() && new.holds());
+    process.told(second);
+    assert!(!old.holds() && new.holds());
+}
