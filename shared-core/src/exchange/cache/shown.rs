@@ -33,8 +33,8 @@ impl Exchange {
                 let mut watched = Vec::new();
                 watched.try_reserve_exact(calls.len()).ok()?;
                 watched.extend(calls.iter().filter_map(|call| {
-                    let showing = showing(call)?;
-                    Some((call.id.unwrap_or_default().to_vec(), showing))
+                    let id = call.id?.to_vec();
+                    Some((id, showing(call)))
                 }));
                 Some(Watched::Batch(watched))
             }

@@ -42,12 +42,24 @@ pub(in crate::exchange) struct Watch {
     read: u8,
 }
 
+/// What the call shows to which an answer of a batch with that id belongs. Calls that share an
+/// id are told apart by their order.
+fn showing_of(watched: &[(Vec<u8>, Option<Showing>)], at: usize, id: &[u8]) -> Option<Showing> {
+    let mut same = watched.iter().filter(|(other, _)| other == id);
+    let first = same.next()?;
+    let call = match same.next() {
+        None => first,
+        Some(_) => watched.get(at).filter(|(other, _)| other == id)?,
+    };
+    call.1
+}
+
 /// What it is an answer to.
 #[derive(Debug)]
 pub(in crate::exchange) enum Watched {
     Call(Showing),
-    /// Those of a batch, by their ids.
-    Batch(Vec<(Vec<u8>, Showing)>),
+    /// Those of a batch that have an id, in their order. Answers to some show no block.
+    Batch(Vec<(Vec<u8>, Option<Showing>)>),
     /// A block of the Beacon API, or something of it, and its slot, where the path has it.
     Slot(Option<u64>),
 }
@@ -126,11 +138,10 @@ impl Watch {
                 let Ok(answers) = response::parse_batch(body) else {
                     return;
                 };
-                for answer in &answers {
+                for (at, answer) in answers.iter().enumerate() {
                     let id = &body[answer.id.clone()];
-                    let showing = watched.iter().find(|(other, _)| other == id);
-                    if let Some((_, showing)) = showing {
-                        self.read_outcome(*showing, body, &answer.outcome);
+                    if let Some(showing) = showing_of(watched, at, id) {
+                        self.read_outcome(showing, body, &answer.outcome);
                     }
                 }
             }
@@ -149,7 +160,7 @@ impl Watch {
         match &self.of {
             Watched::Call(showing) => self.shows(showing.highest_in_text(text)),
             Watched::Batch(watched) => {
-                for (_, showing) in watched {
+                for showing in watched.iter().filter_map(|(_, showing)| *showing) {
                     // whose it is can't be told: only parts are looked for
                     if let Some(Shown::Part(height)) = showing.highest_in_text(text) {
                         self.shows(Some(Shown::Part(height)));
@@ -185,5 +196,32 @@ impl Watch {
         if let Some(Shown::Head(height)) = shown {
             self.chain.sees(height);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{showing_of, Showing};
+    use crate::jsonrpc::methods;
+    use crate::jsonrpc::shown::Shown;
+
+    #[test]
+    fn calls_that_share_an_id_are_told_apart_by_their_order() {
+        let of = |id: &str, name: &str| {
+            let row = methods::method(name.as_bytes());
+            let showing = Showing::of(name.as_bytes(), row, Some(b"[]"));
+            (id.as_bytes().to_vec(), showing)
+        };
+        let shown = |watched: &[(Vec<u8>, Option<Showing>)], at, id: &str| {
+            let showing = showing_of(watched, at, id.as_bytes())?;
+            showing.highest(b"\"0x65\"")
+        };
+        let alike = [of("1", "eth_getBalance"), of("1", "eth_blockNumber")];
+        assert_eq!(shown(&alike, 0, "1"), None);
+        assert_eq!(shown(&alike, 1, "1"), Some(Shown::Head(101)));
+        assert_eq!(shown(&alike, 2, "1"), None);
+        let distinct = [of("1", "eth_getBalance"), of("2", "eth_blockNumber")];
+        assert_eq!(shown(&distinct, 0, "2"), Some(Shown::Head(101)));
+        assert_eq!(shown(&distinct, 1, "1"), None);
     }
 }
