@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn all_unknown_ones_of_a_line_are_in_one_warning() {
+    fn unknown_methods_of_a_line_share_one_warning() {
         let patterns = [
             &b"eth_sendRawTransacton"[..],
             b"acme_x",

@@ -170,7 +170,7 @@ fn block_that_is_named_by_a_tag_is_kept_as_an_end_of_a_range_is() {
 }
 
 #[test]
-fn nothing_at_a_place_that_moves_is_kept_for_a_second_at_most() {
+fn empty_answer_at_safe_or_finalized_is_kept_for_a_second() {
     let valid = valid(&Valid::default());
     for (tag, most) in [("latest", TIP), ("finalized", 1_000), ("safe", 1_000)] {
         let params = format!("[{{}},\"{tag}\"]");
