@@ -44,6 +44,7 @@ server {
     location = /auth { internal; proxy_pass_request_body off; proxy_set_header Content-Length ""; proxy_pass http://@origin@; }
     location /limited { limit_req zone=requests; limit_req_status 429; proxy_pass http://@origin@; }
     location /few { limit_conn connections 1; limit_conn_status 429; proxy_pass http://@origin@; }
+    location /few-uncached { sszip_cache off; limit_conn connections 1; limit_conn_status 429; proxy_pass http://@origin@; }
     location /if { if ($arg_stop) { return 403; } proxy_pass http://@origin@; }
     location /except { limit_except GET { deny all; } proxy_pass http://@origin@; }
     location /exact-size { client_max_body_size 100; proxy_pass http://@origin@; }
@@ -152,6 +153,27 @@ class TestRefusal:
             assert nginx.post("/few", CHAIN).status == 429
             gate.set()
             busy.read()
+
+    def test_limit_conn_counts_requests_whose_client_has_left(self, nginx, node):
+        """Each still has its call at the node: decision 144."""
+        blocks = [call("eth_getBlockByHash", f'["0x{0x144000 + number:064x}",true]') for number in range(8)]
+        gate = node.gates["eth_getBlockByHash"] = threading.Event()
+        with nginx.connect() as leaving:
+            leaving.send(request_bytes("/few", method="POST", headers=[JSON], body=blocks[0]))
+            nginx.wait_for(lambda: node.count(), "the first")
+        assert [nginx.post("/few", block).status for block in blocks[1:]] == [429] * 7
+        assert node.count() == 1
+        gate.set()
+        nginx.wait_for(lambda: nginx.post("/few", blocks[1]).status == 200, "the slot")
+        assert is_hit(nginx.post("/few", blocks[0]))
+
+    def test_limit_conn_forgets_requests_that_are_not_cached_when_their_client_leaves(self, nginx, node):
+        gate = node.gates["eth_getBlockByHash"] = threading.Event()
+        with nginx.connect() as leaving:
+            leaving.send(request_bytes("/few-uncached", method="POST", headers=[JSON], body=BLOCK))
+            nginx.wait_for(lambda: node.count(), "the first")
+        nginx.wait_for(lambda: nginx.post("/few-uncached", CHAIN).status == 200, "the slot")
+        gate.set()
 
     def test_if_return(self, nginx, stored):
         assert nginx.post("/if?stop=1", CHAIN).status == 403
