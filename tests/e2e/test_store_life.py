@@ -43,8 +43,8 @@ def by_hash(number, id="1"):
 def end(nginx, number):
     master = nginx.master
     os.kill(master, number)
-    nginx.wait_for(lambda: not runs(master), "nginx to stop", seconds=10)
-    nginx.process.wait(10)
+    nginx.wait_for(lambda: not runs(master), "nginx to stop")
+    nginx.process.wait(30)
     (nginx.prefix / "nginx.pid").unlink(missing_ok=True)
 
 

@@ -60,13 +60,19 @@ def stored(number, id):
 
 
 def prime(host, origin):
-    """Has at each path what the batches find stored."""
+    """Stores at each path what the batches find stored: until each is a hit, since a host may not
+    have reached its owner yet, and stores in the background."""
+
+    def is_hit(path, body):
+        got = post(host, path, body)
+        assert got.status == 200
+        return "; hit" in got.header("Cache-Status")
+
     for path in PATHS:
         for number in range(STORED):
             body = call(METHODS["stored"], number, 1)
             origin.answers(answer(json.dumps(stored(number, 1)).encode()))
-            got = post(host, path, body)
-            assert got.status == 200
+            host.wait_for(lambda path=path, body=body: is_hit(path, body), f"a hit of {number} at {path}")
 
 
 def post(host, path, body, accepts="gzip"):
