@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import client
-from harness.chain import Chain
+from harness.chain import ADDRESS, Chain, of_transactions
 from harness.client import request_bytes
 from harness.nginx import Nginx
 from harness.owner import owner_of, wait_until_linked
@@ -39,7 +39,6 @@ server {
     location = /purge { sszip_cache_purge on; }
 }
 """
-ADDRESS = '"0xdac17f958d2ee523a2206206994597c13d831ec7"'
 
 
 def hit(response):
@@ -168,19 +167,6 @@ def at(number):
         call("debug_traceBlockByNumber", f'[{block},{{"tracer":"callTracer"}}]'),
         call("trace_block", f"[{block}]"),
     ]
-
-
-def of_transactions(chain, number):
-    """What may be asked of a block's transactions."""
-    (block,) = chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
-    bodies = []
-    for transaction in block["transactions"][:3]:
-        bodies += [
-            call("eth_getTransactionByHash", f'["{transaction}"]'),
-            call("eth_getTransactionReceipt", f'["{transaction}"]'),
-            call("trace_transaction", f'["{transaction}"]'),
-        ]
-    return bodies
 
 
 TIP = [

@@ -9,9 +9,10 @@ import time
 
 import pytest
 
+from harness.chain import of_transactions
 from harness.owner import wait_until_linked
 from harness.rpc import call
-from test_chain import TIP, Stand, at, of_transactions
+from test_chain import TIP, Stand, at
 from test_store_life import kill_manager
 
 pytestmark = [

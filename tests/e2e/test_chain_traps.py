@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from harness.chain import Chain
+from harness.chain import ADDRESS, Chain, of_transactions
 from harness.rpc import call
-from test_chain import ADDRESS, Stand, hit, of_transactions
+from test_chain import Stand, hit
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),

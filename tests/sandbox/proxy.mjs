@@ -72,6 +72,8 @@ const implemented = {
             ? give(Buffer.from("via_upstream"), at, length)
             : NOT_FOUND,
     proxy_set_property: () => OK,
+    proxy_get_shared_data: () => NOT_FOUND,
+    proxy_set_shared_data: () => OK,
     proxy_set_effective_context: () => OK,
     proxy_set_tick_period_milliseconds: () => OK,
 };

@@ -68,6 +68,20 @@ extern "C" {
         results: *mut *mut u8,
         results_length: *mut usize,
     ) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_length: usize,
+        value: *mut *mut u8,
+        length: *mut usize,
+        version: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_length: usize,
+        value: *const u8,
+        length: usize,
+        version: u32,
+    ) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, length: usize, metric: *mut u32) -> u32;
@@ -82,6 +96,8 @@ extern "C" {
 }
 
 const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
 const REALTIME: u32 = 0;
 const MONOTONIC: u32 = 1;
 /// A side of a stream.
@@ -149,6 +165,55 @@ pub fn name_of_its_own() -> String {
     // SAFETY: there is room for it.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
     format!("w-{:x}-{:x}", time(REALTIME), u128::from_ne_bytes(random))
+}
+
+/// A value that all sandboxes of the proxy share, and its version.
+pub enum SharedValue {
+    Present(Vec<u8>, u32),
+    Absent,
+    /// The proxy has none.
+    Unsupported,
+}
+
+/// The value that all sandboxes share under a key.
+pub fn shared_value(key: &str) -> SharedValue {
+    let (mut value, mut length, mut version) = (null_mut(), 0, 0);
+    // SAFETY: so many bytes are there, and there is room for what is written.
+    let status = unsafe {
+        proxy_get_shared_data(
+            key.as_ptr(),
+            key.len(),
+            &raw mut value,
+            &raw mut length,
+            &raw mut version,
+        )
+    };
+    match status {
+        // SAFETY: the proxy has written it for this call.
+        OK => SharedValue::Present(unsafe { taken(value, length) }, version),
+        NOT_FOUND => SharedValue::Absent,
+        _ => SharedValue::Unsupported,
+    }
+}
+
+/// Sets the value that all sandboxes share under a key. `Some(false)`: its version is not
+/// `version` (any but 0, if there was none). `None`: the proxy has no such values.
+pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
+    // SAFETY: so many bytes are there.
+    let status = unsafe {
+        proxy_set_shared_data(
+            key.as_ptr(),
+            key.len(),
+            value.as_ptr(),
+            value.len(),
+            version,
+        )
+    };
+    match status {
+        OK => Some(true),
+        CAS_MISMATCH => Some(false),
+        _ => None,
+    }
 }
 
 /// What is called next is of that context.

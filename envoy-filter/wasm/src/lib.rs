@@ -7,6 +7,7 @@
 
 mod abi;
 mod config;
+mod floors;
 mod metrics;
 mod questions;
 mod root;

@@ -13,8 +13,10 @@ use sszip_core::cache::link::{Answer, News};
 use sszip_core::cache::process::ownership::Owner;
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Process;
+use sszip_core::cache::tip_floor::Floors;
 
 use crate::abi::{self, digits, Head, Level};
+use crate::floors::ProxyFloors;
 
 /// Of a filter.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ impl Store {
             ..Bounds::default()
         };
         let calls = Arc::new(Calls::new(abi::name_of_its_own(), bounds));
+        calls.chains().share(Floors::Hosted(Arc::new(ProxyFloors)));
         process.shared.join(Arc::clone(&calls) as Arc<dyn Owner>);
         calls.greet();
         Self {

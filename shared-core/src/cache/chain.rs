@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use super::class::Class;
-use super::tip_floor::{Table, TipFloor};
+use super::tip_floor::{Floors, TipFloor};
 use super::Namespace;
 use crate::lock::locked;
 
@@ -709,15 +709,15 @@ impl<'a> Stamp<'a> {
 pub struct Chains {
     all: Mutex<HashMap<Namespace, Arc<Chain>>>,
     any_wrong: Arc<AtomicBool>,
-    table: OnceLock<Table>,
+    floors: OnceLock<Floors>,
 }
 
 impl Chains {
     /// Shares the floors of all chains that are added from now on with the processes that
-    /// have the same memory. A second call changes nothing.
-    pub fn share(&self, table: Table) {
-        // the first one stays
-        let _ = self.table.set(table);
+    /// have the same ones. A second call changes nothing.
+    pub fn share(&self, floors: Floors) {
+        // the first ones stay
+        let _ = self.floors.set(floors);
     }
 
     /// The chain behind a namespace, if it is followed.
@@ -729,8 +729,8 @@ impl Chains {
     pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
         let mut chains = locked(&self.all);
         let tip = || {
-            let table = self.table.get();
-            table.map_or_else(TipFloor::default, |table| table.floor(&namespace))
+            let floors = self.floors.get();
+            floors.map_or_else(TipFloor::default, |floors| floors.floor(&namespace))
         };
         let chain = chains
             .entry(namespace)

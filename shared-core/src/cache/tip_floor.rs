@@ -4,7 +4,9 @@
 //! worker. The owner tells all processes of it within a millisecond; until then they know it
 //! by memory that they share, where there is some.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use super::Namespace;
 
@@ -13,6 +15,13 @@ const ROWS: usize = 256;
 
 /// Numbers of a row: the namespace, and those of its floor.
 const ROW: usize = 6;
+
+/// Places of a floor's numbers.
+const EPOCH: usize = 0;
+const COUNT: usize = 1;
+const HEIGHT: usize = 2;
+const SEEN: usize = 3;
+const KNOWN_EPOCH: usize = 4;
 
 /// An owner counts epochs from the microsecond of its start. One that is so far behind what
 /// is known here began when the clock was set back.
@@ -25,8 +34,78 @@ pub(super) struct TipFloor(Numbers);
 
 #[derive(Debug)]
 enum Numbers {
-    Own([AtomicU64; ROW - 1]),
+    Own([AtomicU64; LENGTH]),
     Shared(&'static [AtomicU64]),
+    Hosted {
+        host: Arc<dyn SharedFloors>,
+        namespace: Namespace,
+        /// In place of the host's, where that has none.
+        own: [AtomicU64; LENGTH],
+    },
+}
+
+/// Numbers of a floor.
+const LENGTH: usize = ROW - 1;
+
+/// The numbers of a floor, which only [`TipFloor`] knows the meaning of.
+pub type Row = [u64; LENGTH];
+
+/// Floors in a store of the host's, for processes that share no memory: sandboxes.
+pub trait SharedFloors: Debug + Send + Sync {
+    /// The row of a namespace: zeros before the first change. `None`: the host has no store.
+    fn read(&self, namespace: &Namespace) -> Option<Row>;
+
+    /// Changes the row in one step, whoever else does. Whether that was possible.
+    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut Row)) -> bool;
+}
+
+impl Numbers {
+    fn load(&self, at: usize) -> u64 {
+        if let Self::Hosted {
+            host, namespace, ..
+        } = self
+        {
+            if let Some(row) = host.read(namespace) {
+                return row[at];
+            }
+        }
+        self.cell(at).load(Ordering::Acquire)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        if !self.is_changed(|row| row[at] = value) {
+            self.cell(at).store(value, Ordering::Release);
+        }
+    }
+
+    fn fetch_max(&self, at: usize, value: u64) {
+        if !self.is_changed(|row| row[at] = row[at].max(value)) {
+            self.cell(at).fetch_max(value, Ordering::AcqRel);
+        }
+    }
+
+    fn increment(&self, at: usize) {
+        if !self.is_changed(|row| row[at] += 1) {
+            self.cell(at).fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether the host has changed its row.
+    fn is_changed(&self, change: impl Fn(&mut Row)) -> bool {
+        match self {
+            Self::Hosted {
+                host, namespace, ..
+            } => host.change(namespace, &change),
+            Self::Own(_) | Self::Shared(_) => false,
+        }
+    }
+
+    fn cell(&self, at: usize) -> &AtomicU64 {
+        match self {
+            Self::Own(own) | Self::Hosted { own, .. } => &own[at],
+            Self::Shared(shared) => &shared[at],
+        }
+    }
 }
 
 impl Default for TipFloor {
@@ -43,59 +122,59 @@ impl TipFloor {
         let epoch = epoch.max(self.known_epoch());
         // in this order: whoever counts the new end knows the rest
         self.knows(height);
-        self.epoch().fetch_max(epoch, Ordering::AcqRel);
-        self.count().fetch_add(1, Ordering::AcqRel);
+        self.0.fetch_max(EPOCH, epoch);
+        self.0.increment(COUNT);
     }
 
     /// A block of that height was shown.
     pub(super) fn knows(&self, height: u64) {
-        self.numbers()[2].fetch_max(height, Ordering::AcqRel);
+        self.0.fetch_max(HEIGHT, height);
     }
 
     /// The highest block that was shown above the head, ever. An answer that tells of a head
     /// as high as that is as new as all that was shown.
     pub(super) fn height(&self) -> u64 {
-        self.numbers()[2].load(Ordering::Acquire)
+        self.0.load(HEIGHT)
     }
 
     /// A process knows of that epoch, and may ask a node for answers that are of it.
     pub(super) fn knows_epoch(&self, epoch: u64) {
         if epoch > self.known_epoch() {
-            self.numbers()[4].fetch_max(epoch, Ordering::AcqRel);
+            self.0.fetch_max(KNOWN_EPOCH, epoch);
         }
     }
 
     /// The last epoch that any of the processes knows of.
     fn known_epoch(&self) -> u64 {
-        self.numbers()[4].load(Ordering::Acquire)
+        self.0.load(KNOWN_EPOCH)
     }
 
     /// A process knows of a head of that height.
     pub(super) fn sees(&self, head: u64) {
         if head > self.seen() {
-            self.numbers()[3].fetch_max(head, Ordering::AcqRel);
+            self.0.fetch_max(SEEN, head);
         }
     }
 
     /// The head is that one, though others were higher.
     pub(super) fn resets(&self, head: u64) {
-        self.numbers()[3].store(head, Ordering::Release);
+        self.0.store(SEEN, head);
     }
 
     /// The highest head that any of the processes knows of: the owner tells one after the
     /// other.
     pub(super) fn seen(&self) -> u64 {
-        self.numbers()[3].load(Ordering::Acquire)
+        self.0.load(SEEN)
     }
 
     /// How often it has ended.
     pub(super) fn ends(&self) -> u64 {
-        self.count().load(Ordering::Acquire)
+        self.0.load(COUNT)
     }
 
     /// The last epoch in which it has.
     pub(super) fn last_epoch(&self) -> u64 {
-        self.epoch().load(Ordering::Acquire)
+        self.0.load(EPOCH)
     }
 
     /// Whether what the owner was given of that epoch may be of before that.
@@ -105,25 +184,33 @@ impl TipFloor {
 
     /// Another owner counts from an earlier time on.
     pub(super) fn reset_if_ahead(&self, epoch: u64) {
-        for number in [self.epoch(), &self.numbers()[4]] {
-            if number.load(Ordering::Acquire) > epoch.saturating_add(SET_BACK) {
-                number.store(epoch, Ordering::Release);
+        for at in [EPOCH, KNOWN_EPOCH] {
+            if self.0.load(at) > epoch.saturating_add(SET_BACK) {
+                self.0.store(at, epoch);
             }
         }
     }
+}
 
-    fn epoch(&self) -> &AtomicU64 {
-        &self.numbers()[0]
-    }
+/// Where processes of one host share the floors of all chains.
+#[derive(Clone, Debug)]
+pub enum Floors {
+    /// In memory.
+    Table(Table),
+    /// In a store of the host's.
+    Hosted(Arc<dyn SharedFloors>),
+}
 
-    fn count(&self) -> &AtomicU64 {
-        &self.numbers()[1]
-    }
-
-    fn numbers(&self) -> &[AtomicU64] {
-        match &self.0 {
-            Numbers::Own(numbers) => numbers,
-            Numbers::Shared(numbers) => numbers,
+impl Floors {
+    /// The floor of a namespace.
+    pub(super) fn floor(&self, namespace: &Namespace) -> TipFloor {
+        match self {
+            Self::Table(table) => table.floor(namespace),
+            Self::Hosted(host) => TipFloor(Numbers::Hosted {
+                host: Arc::clone(host),
+                namespace: *namespace,
+                own: Default::default(),
+            }),
         }
     }
 }
@@ -163,7 +250,11 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::lock::locked;
 
     fn table() -> Table {
         let numbers: Vec<AtomicU64> = (0..Table::LENGTH).map(|_| AtomicU64::new(0)).collect();
@@ -190,6 +281,50 @@ mod tests {
         elsewhere.knows_epoch(8);
         here.raise(7, 100);
         assert!(elsewhere.ended(8) && !elsewhere.ended(9));
+    }
+
+    #[derive(Debug, Default)]
+    struct Store(Mutex<Option<HashMap<Namespace, Row>>>);
+
+    impl SharedFloors for Store {
+        fn read(&self, namespace: &Namespace) -> Option<Row> {
+            let rows = locked(&self.0);
+            Some(rows.as_ref()?.get(namespace).copied().unwrap_or_default())
+        }
+
+        fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut Row)) -> bool {
+            let mut rows = locked(&self.0);
+            let Some(rows) = rows.as_mut() else {
+                return false;
+            };
+            change(rows.entry(*namespace).or_default());
+            true
+        }
+    }
+
+    #[test]
+    fn sandboxes_share_the_floor_of_a_namespace_in_a_store_of_the_host() {
+        let store = Arc::new(Store(Mutex::new(Some(HashMap::new()))));
+        let floors = Floors::Hosted(store);
+        let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
+        let other = floors.floor(&[2; 16]);
+        elsewhere.knows_epoch(8);
+        here.raise(7, 100);
+        here.sees(99);
+        assert_eq!((elsewhere.ends(), elsewhere.last_epoch()), (1, 8));
+        assert_eq!((elsewhere.height(), elsewhere.seen()), (100, 99));
+        assert_eq!((other.ends(), other.last_epoch(), other.seen()), (0, 0, 0));
+        elsewhere.resets(5);
+        assert_eq!(here.seen(), 5);
+    }
+
+    #[test]
+    fn sandbox_has_a_floor_of_its_own_where_the_host_has_no_store() {
+        let floors = Floors::Hosted(Arc::<Store>::default());
+        let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
+        here.raise(7, 100);
+        assert_eq!((here.ends(), here.last_epoch(), here.height()), (1, 7, 100));
+        assert_eq!(elsewhere.ends(), 0);
     }
 
     #[test]

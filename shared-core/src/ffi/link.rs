@@ -10,7 +10,7 @@ use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{Link, Need, News};
 use crate::cache::process::ownership::Owner;
-use crate::cache::tip_floor::Table;
+use crate::cache::tip_floor::{Floors, Table};
 use crate::config::plan::Plan;
 
 /// Joins this process to the owner of a store. What the owner sends beyond
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status 
         // SAFETY: not NULL; the function's contract; all that is done to it is atomic.
         let numbers = unsafe { std::slice::from_raw_parts(first, Table::LENGTH) };
         if let (Some(link), Some(table)) = (link(), Table::of(numbers)) {
-            link.chains.share(table);
+            link.chains.share(Floors::Table(table));
         }
         sszip_status::SSZIP_STATUS_OK
     })

@@ -4,6 +4,9 @@ import json
 
 from . import client
 from .replay import ReplayNode
+from .rpc import call
+
+ADDRESS = '"0xdac17f958d2ee523a2206206994597c13d831ec7"'
 
 
 class Chain(ReplayNode):
@@ -46,3 +49,16 @@ class Chain(ReplayNode):
         """How often it was asked."""
         methods = self._exchange("GET", "/stats")["methods"]
         return sum(methods.values()) if method is None else methods.get(method, 0)
+
+
+def of_transactions(chain, number):
+    """What may be asked of a block's transactions."""
+    (block,) = chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
+    bodies = []
+    for transaction in block["transactions"][:3]:
+        bodies += [
+            call("eth_getTransactionByHash", f'["{transaction}"]'),
+            call("eth_getTransactionReceipt", f'["{transaction}"]'),
+            call("trace_transaction", f'["{transaction}"]'),
+        ]
+    return bodies

@@ -1,0 +1,60 @@
+//! Floors of heads, which all sandboxes of a proxy share: values that the proxy keeps, since
+//! sandboxes share no memory.
+
+use sszip_core::cache::tip_floor::{Row, SharedFloors};
+use sszip_core::cache::Namespace;
+
+use crate::abi::{self, SharedValue};
+
+/// How often a change is tried that another sandbox was faster than.
+const TRIES: u32 = 1000;
+
+/// No value has this version, so that only a value that is absent is set with it.
+const OF_NO_VALUE: u32 = u32::MAX;
+
+/// Floors as values of the proxy.
+#[derive(Debug)]
+pub struct ProxyFloors;
+
+impl SharedFloors for ProxyFloors {
+    fn read(&self, namespace: &Namespace) -> Option<Row> {
+        match abi::shared_value(&key(namespace)) {
+            SharedValue::Present(value, _) => Some(row(&value)),
+            SharedValue::Absent => Some(Row::default()),
+            SharedValue::Unsupported => None,
+        }
+    }
+
+    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut Row)) -> bool {
+        let key = key(namespace);
+        for _ in 0..TRIES {
+            let (mut row, version) = match abi::shared_value(&key) {
+                SharedValue::Present(value, version) => (row(&value), version),
+                SharedValue::Absent => (Row::default(), OF_NO_VALUE),
+                SharedValue::Unsupported => return false,
+            };
+            change(&mut row);
+            let value: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
+            match abi::set_shared_value(&key, &value, version) {
+                Some(true) => return true,
+                Some(false) => {}
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+fn key(namespace: &Namespace) -> String {
+    let digits = namespace.iter().map(|byte| format!("{byte:02x}"));
+    format!("sszip.heads.{}", digits.collect::<String>())
+}
+
+/// Numbers that are missing, or set by somebody else, are zeros.
+fn row(value: &[u8]) -> Row {
+    let mut row = Row::default();
+    for (number, bytes) in row.iter_mut().zip(value.chunks_exact(8)) {
+        *number = bytes.try_into().map_or(0, u64::from_le_bytes);
+    }
+    row
+}
