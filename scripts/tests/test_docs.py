@@ -145,6 +145,66 @@ class Words(unittest.TestCase):
         both = set(re.findall(r"^\| `([^`]+)` \|", page.read_text(), flags=re.M))
         self.assertEqual(both, self.words("cache/reason.rs", "Reason"))
 
+    def test_other_pages_and_configurations_use_the_same_reasons(self):
+        reasons = self.words("cache/reason.rs", "Reason")
+        listed = subprocess.run(
+            ["git", "ls-files", "*.md", "configs", "docker"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        # decisions and the list of changes tell of what was, too
+        files = [name for name in listed.stdout.split() if "decisions/" not in name and name != "CHANGELOG.md"]
+        mention = r"""detail=([a-z][a-z_-]*)|reason=\\?"([a-z_-]+)|reasons? \[?`([a-z_-]+)`|\(reason ([a-z_-]+)\)"""
+        found = {
+            (name, next(filter(None, words)))
+            for name in files
+            for words in re.findall(mention, (ROOT / name).read_text(errors="replace"))
+        }
+        self.assertGreater(len(found), 5)
+        self.assertEqual([pair for pair in sorted(found) if pair[1] not in reasons], [])
+
+
+class Messages(unittest.TestCase):
+    """The messages that a page explains are some that sszip writes."""
+
+    # nginx's, the linker's and Envoy's
+    OTHERS = (
+        "version 1028000 instead of 1022001",
+        "is not binary compatible",
+        "undefined symbol",
+        "cannot open shared object file",
+        "librocksdb.so",
+        "dlopen",
+        "dynamic module",
+        "not found",
+        'unknown directive "sszip',
+    )
+
+    def test_troubleshooting_quotes_messages_as_they_are_written(self):
+        listed = subprocess.run(
+            ["git", "ls-files", "*.rs", "*.c"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        code = " ".join((ROOT / name).read_text() for name in listed.stdout.split())
+        # literals that go on in the next line, and quotes in them
+        code = re.sub(r'\\\n\s*|"\s*\n\s*"', "", code).replace('\\"', '"')
+        page = (ROOT / "docs/troubleshooting.md").read_text()
+        quoted = [
+            text
+            for row in re.findall(r"^\| (.+?) \|", page, flags=re.M)
+            for text in re.findall(r"`([^`]+)`", row)
+            if re.search(r"[a-z] [a-z]", text)
+        ]
+        self.assertGreater(len(quoted), 5)
+        for text in quoted:
+            parts = re.split(r"\.\.\.|NAME|\(\)|: ", text)
+            for part in (part.strip(' :"') for part in parts):
+                if part not in ("", "sszip", *self.OTHERS):
+                    with self.subTest(part):
+                        self.assertTrue(part in code, "nothing writes that")
+
+
+class Readme(unittest.TestCase):
+    def test_it_is_short(self):
+        self.assertLess(len((ROOT / "README.md").read_text().split()), 1000)
+
 
 if __name__ == "__main__":
     unittest.main()
