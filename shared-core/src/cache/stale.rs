@@ -28,12 +28,24 @@ impl Failure {
     /// details (Envoy, `StreamInfo::ResponseCodeDetails`).
     pub fn of_envoy(status: u32, details: &[u8]) -> Self {
         let has = |part: &[u8]| details.windows(part.len()).any(|it| it == part);
-        let is_connect = ["connection_failure", "connect_error", "no_healthy_upstream"];
-        if is_connect.iter().any(|part| has(part.as_bytes())) || details == b"cluster_not_found" {
+        let has_any = |parts: &[&str]| parts.iter().any(|part| has(part.as_bytes()));
+        // a circuit breaker (`overflow`) opens none, either
+        let is_connect = [
+            "connection_failure",
+            "connect_error",
+            "no_healthy_upstream",
+            "{overflow}",
+        ];
+        let is_timeout = [
+            "upstream_response_timeout",
+            "per_try_timeout",
+            "connection_timeout",
+        ];
+        if has_any(&is_connect) || details == b"cluster_not_found" {
             Self::Connect
         } else if has(b"protocol_error") {
             Self::InvalidHeader
-        } else if status == 504 || has(b"upstream_response_timeout") || has(b"per_try_timeout") {
+        } else if status == 504 || has_any(&is_timeout) {
             Self::Timeout
         } else if details.is_empty() || details.starts_with(b"upstream_") {
             Self::Error
@@ -168,6 +180,12 @@ mod tests {
             ),
             (504, "upstream_response_timeout", Failure::Timeout),
             (504, "upstream_per_try_timeout", Failure::Timeout),
+            (
+                503,
+                "upstream_reset_before_response_started{connection_timeout}",
+                Failure::Timeout,
+            ),
+            (503, "upstream_reset_before_response_started{overflow}", Failure::Connect),
             (503, "", Failure::Error),
             (403, "rbac_access_denied_matched_policy[none]", Failure::Local),
             (429, "local_rate_limited", Failure::Local),
