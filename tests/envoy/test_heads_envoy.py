@@ -18,9 +18,10 @@ WORKERS = 5
 class Sandboxes(test_chain.Stand):
     """Sandboxes in front of a chain that their daemon follows."""
 
-    def __init__(self, *arguments, interval):
+    def __init__(self, *arguments, interval, api):
         self.chain = Chain(*arguments)
-        follows = {"namespace": "main", "url": f"http://{self.chain.address}", "interval": interval}
+        url = f"http://{self.chain.address}"
+        follows = {"namespace": "main", "url": url, "interval": interval, "api": api}
         self.owner = Owner([follows], max_size="64m", memory="32m")
         node = cluster("node", address(self.chain.port))
         self.nginx = wasm_of(self.owner, workers=WORKERS, clusters=[node])
@@ -48,10 +49,10 @@ class Sandboxes(test_chain.Stand):
         return chain
 
 
-def stand_of(host, *arguments, interval):
+def stand_of(host, *arguments, interval, api="execution"):
     if host == "wasm":
-        return Sandboxes(*arguments, interval=interval)
-    head = f"http://%s interval={interval}"
+        return Sandboxes(*arguments, interval=interval, api=api)
+    head = f"http://%s interval={interval} api={api}"
     return test_chain_envoy.Stand(*arguments, head=head, workers=WORKERS)
 
 

@@ -260,7 +260,10 @@ impl Fill {
         }
         match &self.what {
             // whoever sends so much of it wastes no more of our time
-            What::Call(_) if body.len() > UNREAD => Reason::Result,
+            What::Call(_) if body.len() > UNREAD => match self.is_of_other_api() {
+                true => Reason::OtherApi,
+                false => Reason::Result,
+            },
             What::Call(_) => match response::parse(body) {
                 Ok(answer) => match answer.outcome {
                     Outcome::Result(_) if self.is_of_other_api() => Reason::OtherApi,

@@ -1,0 +1,49 @@
+"""A namespace that follows a node of one API and is asked for answers of the other: what depends on
+the head is never stored, and says why; what names a block or a slot is stored."""
+
+import json
+
+from .rpc import call
+
+CALLS = {
+    True: [
+        call("eth_blockNumber"),
+        call("eth_gasPrice"),
+        call("eth_getBlockByNumber", '["latest",false]'),
+        call("eth_getLogs", '[{"fromBlock":"latest"}]'),
+    ],
+    False: [call("eth_chainId")],
+}
+PAGES = {
+    True: ["/eth/v1/beacon/headers/head", "/eth/v1/beacon/blocks/head/root"],
+    False: ["/eth/v1/beacon/headers/%s", "/eth/v1/beacon/blocks/%s/root"],
+}
+FOLLOWED = ["execution", "beacon"]
+
+
+def judge(stand, api, reasons):
+    """`reasons()`: how often each reason was counted."""
+    if api == "beacon":
+        ask, honest = stand.ask, lambda body: stand.chain.honest(body)[0]
+        asked = CALLS
+    else:
+        (root,) = [stand.chain.honest_page("/eth/v1/beacon/blocks/head/root")["data"]["root"]]
+        ask, honest = stand.page, stand.chain.honest_page
+        asked = {True: PAGES[True], False: [page % root for page in PAGES[False]]}
+    before = reasons().get("other-api", 0)
+    rounds = 4
+    for _ in range(rounds):
+        for one in asked[True]:
+            response = ask(one)
+            status = response.header("Cache-Status")
+            assert "hit" not in status and "detail=other-api" in status, (one, status)
+            said = json.loads(response.decoded)
+            assert (said if api == "execution" else said["result"]) == honest(one), one
+        stand.chain.do({"extend": 1})
+    count = before + rounds * len(asked[True])
+    stand.nginx.wait_for(lambda: reasons().get("other-api", 0) == count, f"{count} of the reason")
+    for one in asked[False]:
+        stand.nginx.wait_for(
+            lambda one=one: "; hit" in ask(one).header("Cache-Status"), f"a hit of {one}"
+        )
+    assert reasons().get("other-api", 0) == count
