@@ -122,7 +122,8 @@ class Client:
                 continue
             if height < floor:
                 self.failures.append(
-                    f"{body}: of {height}, and {floor} was shown by {self.shown_by}; {self.status}"
+                    f"{bodies}: {body} of {height}, and {floor} was shown by {self.shown_by}; "
+                    f"{self.status}; {self.stand.status}"
                 )
             self.seen = max(self.seen, height)
 
@@ -147,7 +148,8 @@ def follow_growing_chain(stand):
     reads, hits = (sum(getattr(one, name) for one in clients) for name in ("reads", "hits"))
     print(f"{reads} reads, {hits} hits of all requests, {len(watcher.balances)} heads")
     failures = [failure for one in clients for failure in one.failures]
-    assert not failures, failures
+    print(*failures, sep="\n")
+    assert not failures
     # a client that ended by an exception has read less
     assert reads >= READS // CLIENTS * CLIENTS
     assert hits > 0

@@ -1,0 +1,91 @@
+"""Many identical calls right after a start, whose answer varies on a header: Envoy asks the node
+once for each variant, since who waits when that is learnt looks up again (decision 131)."""
+
+import itertools
+import json
+import threading
+
+import pytest
+
+from harness.client import Connection
+from harness.envoy import route
+from harness.rpc import Node, call
+
+HOSTS = ("native", "wasm")
+CLIENTS = 200
+PLACES = 5
+# workers of the module are threads that share what is learnt; each sandbox learns for itself
+WORKERS = {"native": 4, "wasm": 1}
+_places = itertools.count()
+
+
+class HeldNode(Node):
+    """No answer comes before all clients have asked."""
+
+    def __init__(self, results):
+        super().__init__(results)
+        self.all_have_asked = threading.Event()
+        self.options = {"headers": [("Vary", "Origin"), ("Access-Control-Allow-Origin", "*")]}
+
+    def __call__(self, request):
+        self.all_have_asked.wait(60)
+        return super().__call__(request)
+
+
+@pytest.fixture(scope="module")
+def envoy(host, start_envoy):
+    routes = [
+        route(f"/{place}/", {"cache_namespace": f"place-{place}"}) for place in range(2 * PLACES)
+    ]
+    settings = {"cache": True, "cache_lookup_timeout": "1s", "cache_lock_timeout": "60s"}
+    return start_envoy(routes, settings=settings, workers=WORKERS[host])
+
+
+def active(envoy):
+    return envoy.stats(r"^http\.test\.downstream_rq_active$")["http.test.downstream_rq_active"]
+
+
+def herd(envoy, origin, place, origins):
+    """The node's count after CLIENTS have asked a place that nobody has asked before."""
+    node = HeldNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
+    origin.answers(node)
+    params = '["0x' + "ab" * 32 + '",false]'
+    faults = []
+
+    def ask(number):
+        headers = [("Content-Type", "application/json")]
+        if (name := origins[number % len(origins)]) is not None:
+            headers.append(("Origin", name))
+        try:
+            with Connection(envoy.port, timeout=60) as connection:
+                body = call("eth_getBlockByHash", params, str(number))
+                response = connection.exchange(f"/{place}/", method="POST", headers=headers, body=body)
+            said = json.loads(response.decoded)
+            assert (said["id"], said["result"]["number"]) == (number, "0x7")
+        except Exception as error:  # judged below
+            faults.append(repr(error))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+    try:
+        for thread in threads:
+            thread.start()
+        envoy.wait_for(lambda: active(envoy) >= CLIENTS or faults, "all clients' requests", 60)
+    finally:
+        node.all_have_asked.set()
+        for thread in threads:
+            thread.join()
+    assert not faults, faults
+    return node.count()
+
+
+@pytest.mark.parametrize(
+    "origins", [[None], ["https://a", "https://b", None]], ids=["one", "variants"]
+)
+def test_herd_asks_the_node_once_for_each_variant(envoy, origin, origins):
+    counts = []
+    for _ in range(PLACES):
+        counts.append(herd(envoy, origin, next(_places) % (2 * PLACES), origins))
+        # a machine that is busy for longer than look-ups wait has the node asked beside
+        if counts[-1] == len(origins):
+            break
+    assert counts[-1] == len(origins), counts

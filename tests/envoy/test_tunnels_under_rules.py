@@ -1,0 +1,70 @@
+"""A connection that becomes something that is not judged, in Envoy: CONNECT under rules is
+refused, and a 101 that was not allowed is a bad gateway."""
+
+import pytest
+
+from harness.client import Connection
+from harness.envoy import route
+from harness.origin import Hangup
+from harness.rpc import Node, call
+
+HOSTS = ("native", "wasm")
+RULES = {"method": "deny debug_*"}
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %b\r\n\r\n"
+CONNECT = {"upgrade_type": "CONNECT", "connect_config": {}}
+
+
+def connects(name, settings, **more):
+    """A route for CONNECT requests to that host."""
+    found = route("/", settings)
+    found["match"] = {"connect_matcher": {}}
+    return found
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    tunnel = connects("x", RULES)
+    tunnel["route"]["upgrade_configs"] = [CONNECT]
+    upgrades = [{"upgrade_type": "websocket"}, {"upgrade_type": "h2c"}, {"upgrade_type": "CONNECT"}]
+    return start_envoy(
+        [tunnel, route("/allowed", {**RULES, "upgrade": "websocket"}), route("/free", {}), route("/", RULES)],
+        http={"upgrade_configs": upgrades, "http2_protocol_options": {"allow_connect": True}},
+    )
+
+
+def test_connect_under_a_rule_is_refused(envoy, origin):
+    origin.answers([b"HTTP/1.1 200 OK\r\n\r\n", Hangup(1)])
+    for sent in (b"", call("debug_x")):
+        with Connection(envoy.direct) as connection:
+            connection.send(b"CONNECT node:8545 HTTP/1.1\r\nHost: node:8545\r\n\r\n" + sent)
+            assert connection.read("POST").status in (403, 405)
+    assert not origin.received()
+
+
+@pytest.mark.parametrize("path, asked, protocol, status", [
+    ("/", None, b"h2c", 502),
+    ("/", None, b"websocket", 502),
+    ("/allowed", None, b"websocket", 502),
+    ("/allowed", b"websocket", b"h2c", 502),
+    ("/allowed", b"websocket", b"websocket", 101),
+    ("/free", b"websocket", b"websocket", 101),
+])  # fmt: skip
+def test_switch_of_protocols_passes_only_where_it_was_allowed(envoy, origin, path, asked, protocol, status):
+    origin.answers([SWITCHED % protocol, Hangup(1)])
+    fields = b"Upgrade: %b\r\nConnection: Upgrade\r\n" % asked if asked else b""
+    with Connection(envoy.direct) as connection:
+        connection.send(b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path.encode(), fields))
+        response = connection.read_head()
+    # Envoy itself takes a 101 that nobody asked for as none of HTTP/1.1's answers
+    assert response.status == status or (asked is None and response.status in (502, 503))
+    assert len(origin.received()) == 1
+
+
+def test_calls_are_judged_after_a_switch_that_was_refused(envoy, origin):
+    origin.answers([SWITCHED % b"h2c", Hangup(1)])
+    with Connection(envoy.direct) as connection:
+        connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.read("GET").status in (502, 503)
+    origin.answers(Node({"eth_chainId": b'"0x1"'}))
+    assert b"-32601" in envoy.ask("/", call("debug_x")).decoded
+    assert b"0x1" in envoy.ask("/", call("eth_chainId")).decoded
