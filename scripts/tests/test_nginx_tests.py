@@ -28,9 +28,14 @@ sub http_end($;%) {
 	my ($s) = @_;
 	return "HTTP/1.1 200 OK\r\n\r\nplain" if $$s !~ /^Accept-Encoding: gzip$/m;
 	my $coded = Compress::Zlib::memGzip('was coded');
+	my $next = $$s =~ /pipelined/ ? "HTTP/1.1 204 No Content\r\n\r\n" : '';
 	return "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
-		. "Content-Length: " . length($coded) . "\r\n\r\n$coded"
-		if $$s !~ /cut/;
+		. "Content-Length: " . length($coded) . "\r\n\r\n$coded$next"
+		if $$s !~ /cut|chunked/;
+	return "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+		. "Transfer-Encoding: chunked\r\n\r\n"
+		. sprintf("%x\r\n", length $coded) . "$coded\r\n0\r\n\r\n$next"
+		if $$s =~ /chunked/;
 	return "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
 		. "Transfer-Encoding: chunked\r\n\r\n"
 		. sprintf("%x\r\n", length $coded) . substr($coded, 0, 15);
@@ -59,13 +64,17 @@ use Test::More;
 use lib 'lib';
 use Test::Nginx;
 my $http = $ENV{TEST_NGINX_GLOBALS_HTTP};
-plan(tests => 4);
+plan(tests => 6);
 ok($http !~ /gzip on|sszip/ , 'ranges') if $ENV{PERL5OPT};
 ok(1, 'ranges') if !$ENV{PERL5OPT};
 my $r = http_get('/');
-ok(!$ENV{PERL5OPT} || $r =~ /\AHTTP\/1.1 200 OK\r\nContent-Length: 9\r\n\r\nwas coded\z/, 'decoded');
+ok($http !~ /sszip/ || !$ENV{PERL5OPT} || $r =~ /\AHTTP\/1.1 200 OK\r\nContent-Length: 9\r\n\r\nwas coded\z/, 'decoded');
+for my $uri (qw! /pipelined /pipelined-chunked !) {
+	$r = http_get($uri);
+	ok($http !~ /sszip/ || !$ENV{PERL5OPT} || $r =~ /was coded(\r\n0\r\n\r\n)?HTTP\/1.1 204 No Content\r\n\r\n\z/, "next of $uri");
+}
 $r = http_get('/cut');
-ok(!$ENV{PERL5OPT} || $r !~ /\r\n0\r\n/, 'no last chunk');
+ok($http !~ /sszip/ || !$ENV{PERL5OPT} || $r !~ /\r\n0\r\n/, 'no last chunk');
 die if $http =~ /sszip_cache on/;
 ok(1, 'lives');
 """
@@ -111,7 +120,7 @@ class Runner(unittest.TestCase):
 
     def test_a_client_that_takes_gzip(self):
         status, lines, _ = self.run_suite("--mode", "gzip", coded=CODED)
-        self.assertEqual((status, lines), (0, ["1 files, 0 skipped, 4 tests, 0 explained, 0 unsteady, 0 unexplained"]))
+        self.assertEqual((status, lines), (0, ["1 files, 0 skipped, 6 tests, 0 explained, 0 unsteady, 0 unexplained"]))
 
     def test_a_file_that_dies(self):
         status, lines, _ = self.run_suite("--mode", "cache-gzip", coded=CODED)

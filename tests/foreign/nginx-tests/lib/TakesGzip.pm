@@ -41,7 +41,8 @@ sub http_end($;%) {
 	return $ask ? decoded($reply) : $reply;
 }
 
-# The reply as if it had never been coded; what can't be decoded stays.
+# The reply as if it had never been coded; what can't be decoded stays, and so
+# do those behind it: of pipelined requests only the first one asks for gzip.
 sub decoded {
 	my ($reply) = @_;
 
@@ -51,8 +52,12 @@ sub decoded {
 	return $reply unless $head =~ s/^Content-Encoding: gzip\r?\n//mi;
 
 	my $chunked = $head =~ /^Transfer-Encoding: chunked/mi;
-	my $whole = 1;
-	($body, $whole) = unchunked($body) if $chunked;
+	my ($whole, $rest) = (1, '');
+	if ($chunked) {
+		($body, $whole, $rest) = unchunked($body);
+	} elsif ($head =~ /^Content-Length: (\d+)/mi && $1 < length $body) {
+		$rest = substr($body, $1, length $body, '');
+	}
 
 	my $plain = '';
 	while (length $body) {
@@ -73,23 +78,26 @@ sub decoded {
 		$head =~ s/^Content-Length: \d+/Content-Length: $length/mi;
 	}
 
-	return $head . $blank . $plain;
+	return $head . $blank . $plain . $rest;
 }
 
-# What is in the chunks, and whether the last one is there.
+# What is in the chunks, whether the last one is there, and what is behind it.
 sub unchunked {
 	my ($body) = @_;
 	my $content = '';
 
 	while ($body =~ /\G\r?\n?([0-9a-f]+)\r?\n/gci) {
-		return ($content, 1) if hex($1) == 0;
+		if (hex($1) == 0) {
+			$body =~ /\G\r?\n/gc;
+			return ($content, 1, substr($body, pos($body)));
+		}
 		my $from = pos($body);
 		$content .= substr($body, $from, hex($1));
 		last if $from + hex($1) > length $body;
 		pos($body) = $from + hex($1);
 	}
 
-	return ($content, 0);
+	return ($content, 0, '');
 }
 
 {
