@@ -136,6 +136,15 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(lines[0], "once.t, on: once: ok, now not ok (not so when it was run again)")
 
+    def test_file_that_ends_before_its_first_test_is_run_again(self):
+        flaky = (
+            "print \"1..1\n\"; my $n = -s 'begun' || 0; open my $f, '>>', 'begun'; print $f '.';\n"
+            "exit 98 if $n < 2; print \"ok 1 - begun\n\";\n"
+        )
+        status, lines, _ = self.run_suite("--mode", "on", flaky=flaky)
+        self.assertEqual((status, lines), (0, ["1 files, 0 skipped, 1 tests, 0 explained, 0 unsteady, 0 unexplained"]))
+        self.assertEqual((self.folder / "begun").stat().st_size, 4)
+
     def test_nothing_has_run(self):
         status, _, errors = self.run_suite("--mode", "on", none="print \"1..0 # SKIP no nginx\\n\";\n")
         self.assertEqual((status, errors), (1, "nothing has run\n"))

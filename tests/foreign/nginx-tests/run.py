@@ -54,6 +54,8 @@ MODES = {
 
 # A file that takes longer hangs; the suite's own waits end after a minute.
 TIMEOUT = 300
+# A file may end before its first test: FCGI's ports stay in use for a minute ("Port limit exceeded").
+ATTEMPTS = 3
 
 PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*skip\b\s*(.*))?", re.I)
 TEST = re.compile(r"^(not )?ok\b(?: (\d+))?(?: -)?\s*(.*)$")
@@ -184,7 +186,16 @@ class Suite:
         return settings
 
     def run(self, file, mode):
-        """The outcomes of a file in a mode."""
+        """The outcomes of a file in a mode; of several attempts if it ended before its first test."""
+        for _ in range(ATTEMPTS):
+            tap, has_ended = self.attempt(file, mode)
+            found = outcomes(tap)
+            if not has_ended or any(outcome.state != "missing" for outcome in found.values()):
+                break
+        return found
+
+    def attempt(self, file, mode):
+        """The TAP of a file in a mode, and whether it ended by itself."""
         process = subprocess.Popen(
             ["perl", file],
             cwd=self.folder,
@@ -195,12 +206,14 @@ class Suite:
             # nginx and the suite's daemons go with it
             start_new_session=True,
         )
+        has_ended = True
         try:
             tap, _ = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
+            has_ended = False
             os.killpg(process.pid, signal.SIGKILL)
             tap, _ = process.communicate()
-        return outcomes(tap.decode(errors="replace"))
+        return tap.decode(errors="replace"), has_ended
 
     def compare(self, file, names):
         """Runs a file in the modes named: its outcomes on stock nginx, its differences.

@@ -564,7 +564,7 @@ local PURGES = {
     key = "string",
 }
 
---- Purges stored answers everywhere, as sszip_purge does, and yields until that holds.
+--- Purges stored answers everywhere, as sszip_cache_purge does, and yields until that holds.
 -- @param scope one of all (true), namespace, method, blocks ("FROM-TO"), key; namespace
 -- goes with method, and with blocks
 -- @return how many entries the owner had in memory of it; or nil and an error
