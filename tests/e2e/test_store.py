@@ -3,6 +3,7 @@ all, and for the next start."""
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -459,13 +460,15 @@ class TestConfiguration:
             ("sszip_cache_owner /run/owner;", '"sszip_cache_owner" directive has an invalid value'),
             ("sszip_cache_owner unix:;", '"sszip_cache_owner" directive has an invalid value'),
             ("sszip_cache_owner 127.0.0.1:80;", '"sszip_cache_owner" directive has an invalid value'),
-            ("sszip_cache_owner unix:/a; sszip_cache_owner unix:/b;", '"sszip_cache_owner" directive is duplicate'),
-            ("sszip_cache_owner unix:/a; sszip_cache_path @prefix@/c;", '"sszip_cache_path" directive is duplicate'),
-            ("sszip_cache_path @prefix@/c; sszip_cache_owner unix:/a;", '"sszip_cache_owner" directive is duplicate'),
+            ("sszip_cache_owner unix:/a; sszip_cache_owner unix:/b;", '"sszip_cache_owner" directive is duplicate: "sszip_cache_owner" is already set'),
+            ("sszip_cache_owner unix:/a; sszip_cache_path @prefix@/c;", '"sszip_cache_path" directive is duplicate: "sszip_cache_owner" is already set'),
+            ("sszip_cache_path @prefix@/c; sszip_cache_owner unix:/a;", '"sszip_cache_owner" directive is duplicate: "sszip_cache_path" is already set'),
             ("sszip_cache_path /;", "must be a folder of its own"),
             ("sszip_cache_path @prefix@/c max_size=1m;", "at least 64m"),
             ("sszip_cache_path @prefix@/c max_size=lots;", "at least 64m"),
+            ("sszip_cache_path @prefix@/c max_size=20gb;", 'at least 64m; did you mean "20g"?'),
             ("sszip_cache_path @prefix@/c memory=1k;", "at least 1m"),
+            ("sszip_cache_path @prefix@/c inactive=30days;", 'at least 1ms; did you mean "30d"?'),
             ("sszip_cache_path @prefix@/c inactive=0;", "at least 1ms"),
             ("sszip_cache_path @prefix@/c inactive=never;", "at least 1ms"),
             ("sszip_cache_path @prefix@/c recompress=yes;", 'must be "on" or "off"'),
@@ -481,6 +484,13 @@ class TestConfiguration:
         nginx.stop()
         assert status == 1 and why in said, said
         assert "nginx.conf:" in said or not owner
+
+    def test_second_store_is_refused_with_file_and_line_of_the_first(self, origin):
+        nginx = Nginx(config("sszip_cache_path @prefix@/c;\nsszip_cache_path @prefix@/d;"), origin=origin)
+        status, said = nginx.test()
+        nginx.stop()
+        first, second = re.search(r"is already set at \S+nginx\.conf:(\d+) in \S+nginx\.conf:(\d+)", said).groups()
+        assert status == 1 and int(second) == int(first) + 1
 
     def test_the_library_has_to_be_there(self, origin, tmp_path):
         module = tmp_path / "module.so"

@@ -5,7 +5,7 @@ use super::endpoint::LONGEST_SOCKET;
 use super::follow::Api;
 use super::follows::{Follows, Named};
 use super::store::Store;
-use super::values::{invalid, once, one, DirectiveError, Duration, Size};
+use super::values::{invalid, once, one, DirectiveError, Duration, Size, Source};
 use super::Config;
 use crate::cache::class::Class;
 use crate::cache::link::DEADLINE;
@@ -19,6 +19,8 @@ pub struct Plan {
     pub store: Option<Store>,
     /// The socket of an owner that is another process's affair.
     foreign_owner: Option<String>,
+    /// Where the directive stands that is taken of those two.
+    owner_at: String,
     /// Where the first head stands, whether it is followed or not.
     first_head: Option<String>,
     /// For how long a look-up is waited for. Milliseconds.
@@ -66,8 +68,26 @@ impl Plan {
         values: &[&[u8]],
         base: &str,
     ) -> Option<Result<(), DirectiveError>> {
+        self.set_at(name, values, base, Source::default())
+    }
+
+    /// [`set`](Self::set), where it is known where the directive stands.
+    pub fn set_at(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+        base: &str,
+        source: Source<'_>,
+    ) -> Option<Result<(), DirectiveError>> {
+        let had_owner = self.owner().is_some();
         let read = match name {
-            "cache_owner" | "cache_path" if self.owner().is_some() => Err(DirectiveError::OneOwner),
+            "cache_owner" | "cache_path" if had_owner => Err(DirectiveError::OneOwner {
+                name: match self.store {
+                    Some(_) => "cache_path",
+                    None => "cache_owner",
+                },
+                at: self.owner_at.clone(),
+            }),
             "cache_owner" => socket(values).map(|path| self.foreign_owner = Some(path)),
             "cache_path" => Store::parse(values, base).map(|store| self.store = Some(store)),
             "cache_lookup_timeout" => {
@@ -76,6 +96,9 @@ impl Plan {
             }
             _ => return None,
         };
+        if !had_owner && self.owner().is_some() {
+            source.at.clone_into(&mut self.owner_at);
+        }
         Some(read)
     }
 
@@ -436,6 +459,37 @@ mod tests {
         assert!(plan.check().unwrap_err().contains("\"cache_purge\" needs"));
         plan.set("cache_owner", &[b"unix:/s"], "").unwrap().unwrap();
         assert_eq!(plan.check(), Ok(()));
+    }
+
+    #[test]
+    fn second_owner_is_refused_with_the_name_and_line_of_the_first() {
+        for (first, second, text) in [
+            (
+                "cache_path",
+                "cache_path",
+                "is duplicate: \"cache_path\" is already set at f:7",
+            ),
+            (
+                "cache_path",
+                "cache_owner",
+                "is duplicate: \"cache_path\" is already set at f:7",
+            ),
+            (
+                "cache_owner",
+                "cache_path",
+                "is duplicate: \"cache_owner\" is already set at f:7",
+            ),
+        ] {
+            let mut plan = Plan::default();
+            let mut set = |name, at| {
+                let values: [&[u8]; 1] = [b"unix:/s"];
+                plan.set_at(name, &values, "/", Source { at }).unwrap()
+            };
+            assert_eq!(set(first, "f:7"), Ok(()));
+            for at in ["f:9", "f:10"] {
+                assert_eq!(set(second, at).unwrap_err().to_string(), text);
+            }
+        }
     }
 
     #[test]

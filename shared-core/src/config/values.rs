@@ -22,7 +22,12 @@ pub enum DirectiveError {
     /// The block has it already.
     Duplicate,
     /// There is one, or the other directive that says where the owner of a store is.
-    OneOwner,
+    OneOwner {
+        /// The directive that is set.
+        name: &'static str,
+        /// Its file and line; empty if that is unknown.
+        at: String,
+    },
     /// It takes exactly one value.
     OneValue,
     /// It takes one value, or two.
@@ -55,8 +60,12 @@ impl fmt::Display for DirectiveError {
         match self {
             DirectiveError::Unknown => f.write_str("is an unknown setting"),
             DirectiveError::Duplicate => f.write_str("is duplicate"),
-            DirectiveError::OneOwner => {
-                f.write_str("is duplicate: one \"cache_path\" or \"cache_owner\" is already set")
+            DirectiveError::OneOwner { name, at } => {
+                write!(f, "is duplicate: \"{name}\" is already set")?;
+                match at.as_str() {
+                    "" => Ok(()),
+                    at => write!(f, " at {at}"),
+                }
             }
             DirectiveError::OneValue => f.write_str("takes exactly one value"),
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
@@ -167,7 +176,11 @@ pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
         }
         (1..=i64::MAX as u64).contains(&sum).then_some(sum)
     };
-    read().ok_or_else(|| invalid(value, "a time of at least 1ms"))
+    read().ok_or_else(|| {
+        let meant = meant_time(value).filter(|time| *time > 0);
+        let meant = meant.map(|time| Duration(time).to_string());
+        invalid(value, with_suggestion("a time of at least 1ms", meant))
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -211,8 +224,84 @@ impl Range {
             .and_then(|digits| digits.parse::<u64>().ok())
             .and_then(|number| number.checked_mul(factor))
             .filter(|number| (self.least..=self.most).contains(number))
-            .ok_or_else(|| invalid(value, self.to_string()))
+            .ok_or_else(|| {
+                invalid(
+                    value,
+                    with_suggestion(&self.to_string(), self.suggest(value)),
+                )
+            })
     }
+
+    /// The value in range, as the directive takes it, of one with another name of its unit or a
+    /// fraction.
+    fn suggest(self, value: &[u8]) -> Option<String> {
+        let word = match self.unit {
+            Unit::Number => return None,
+            Unit::Bytes => Size(meant_size(value)?).to_string(),
+            Unit::Time => Duration(meant_time(value)?).to_string(),
+            Unit::Milliseconds => match meant_time(value)? {
+                time if time.is_multiple_of(1000) => format!("{}s", time / 1000),
+                time => format!("{time}ms"),
+            },
+        };
+        let differs = word.as_bytes() != value;
+        (differs && self.read(word.as_bytes()).is_ok()).then_some(word)
+    }
+}
+
+fn with_suggestion(allowed: &str, meant: Option<String>) -> String {
+    match meant {
+        Some(meant) => format!("{allowed}; did you mean \"{meant}\"?"),
+        None => allowed.to_owned(),
+    }
+}
+
+/// Bytes of a size as people write it: `20gb`, `1.5 GiB`.
+fn meant_size(value: &[u8]) -> Option<u64> {
+    meant(value, |unit| {
+        let unit = unit.to_ascii_lowercase();
+        Some(match unit.as_str() {
+            "" | "b" | "byte" | "bytes" => 1,
+            "k" | "kb" | "kib" => KIB,
+            "m" | "mb" | "mib" => MIB,
+            "g" | "gb" | "gib" => GIB,
+            "t" | "tb" | "tib" => GIB << 10,
+            _ => return None,
+        })
+    })
+}
+
+/// Milliseconds of a time as people write it: `5min`, `1.5 s`. A bare number is not guessed at.
+fn meant_time(value: &[u8]) -> Option<u64> {
+    meant(value, |unit| {
+        // of nginx's, a month, which is hardly meant
+        if unit == "M" {
+            return None;
+        }
+        let unit = unit.to_ascii_lowercase();
+        Some(match unit.as_str() {
+            "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 1,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1000,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000,
+            "d" | "day" | "days" => 86_400_000,
+            "w" | "week" | "weeks" => 7 * 86_400_000,
+            _ => return None,
+        })
+    })
+}
+
+/// A number, perhaps with a fraction, times its unit; `None` if it is not a whole number.
+fn meant(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, name) = text.split_at(end.unwrap_or(text.len()));
+    let factor = unit(name.trim())?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits = format!("{whole}{fraction}").parse::<u64>().ok()?;
+    let product = digits.checked_mul(factor)?;
+    product.is_multiple_of(scale).then_some(product / scale)
 }
 
 impl fmt::Display for Range {
@@ -272,7 +361,89 @@ impl fmt::Display for Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::long_time;
+    use super::{long_time, Range, Unit, GIB, MIB};
+
+    #[test]
+    fn sizes_and_times_of_another_spelling_are_answered_with_the_nearest_word() {
+        let bytes = Range {
+            least: 64 * MIB,
+            most: 1024 * GIB,
+            unit: Unit::Bytes,
+        };
+        let time = Range {
+            least: 100,
+            most: 86_400_000,
+            unit: Unit::Time,
+        };
+        let milliseconds = Range {
+            unit: Unit::Milliseconds,
+            ..time
+        };
+        let number = Range {
+            unit: Unit::Number,
+            ..bytes
+        };
+        for (range, value, meant) in [
+            (bytes, "20gb", Some("20g")),
+            (bytes, "20GiB", Some("20g")),
+            (bytes, "20 G", Some("20g")),
+            (bytes, "1.5g", Some("1536m")),
+            (bytes, "1t", Some("1024g")),
+            (bytes, "67108864b", Some("64m")),
+            // in no unit of the directive's, or out of its range
+            (bytes, "63mb", None),
+            (bytes, "63m", None),
+            (bytes, "2tb", None),
+            (bytes, "0.3b", None),
+            (bytes, "g", None),
+            (bytes, "1.2.3g", None),
+            (bytes, "-1g", None),
+            (bytes, "20x", None),
+            (bytes, "", None),
+            (bytes, "99999999999999999999g", None),
+            (bytes, "1.00000000000000000000000g", None),
+            (time, "12", None),
+            (time, "5min", Some("5m")),
+            (time, "1.5s", Some("1500ms")),
+            (time, "90sec", Some("90s")),
+            (time, "1hour", Some("1h")),
+            (time, "10S", Some("10s")),
+            (time, "5M", None),
+            (time, "50ms", None),
+            (time, "2days", None),
+            (time, "soon", None),
+            (milliseconds, "1m", Some("60s")),
+            (milliseconds, "1", None),
+            (milliseconds, "250msec", Some("250ms")),
+            (number, "1k", None),
+        ] {
+            let error = range.read(value.as_bytes()).unwrap_err().to_string();
+            let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
+            match suggestion {
+                Some(suggestion) => assert!(error.ends_with(&suggestion), "{error}"),
+                None => assert!(!error.contains("did you mean"), "{error}"),
+            }
+            if let Some(meant) = meant {
+                assert!(range.read(meant.as_bytes()).is_ok(), "{meant}");
+            }
+        }
+        for (value, meant) in [
+            ("30min", Some("30m")),
+            ("30days", Some("30d")),
+            ("1.5h", Some("90m")),
+            ("0", None),
+            ("0.0ms", None),
+            ("never", None),
+        ] {
+            let error = long_time(value.as_bytes()).unwrap_err().to_string();
+            let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
+            assert_eq!(error.contains("did you mean"), meant.is_some(), "{error}");
+            assert!(
+                error.ends_with(suggestion.as_deref().unwrap_or("")),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn long_times_are_sums_from_the_longest_unit_to_the_shortest() {

@@ -377,7 +377,7 @@ impl sszip_plan {
         at: &str,
     ) -> Result<Option<String>, String> {
         let prefix = String::from_utf8_lossy(&self.prefix);
-        if let Some(set) = self.plan.set(name, values, &prefix) {
+        if let Some(set) = self.plan.set_at(name, values, &prefix, Source { at }) {
             set.map_err(|error| in_hosts_words(&error.to_string()))?;
             if name == "cache_path" {
                 // one whose folder can't be had is none
