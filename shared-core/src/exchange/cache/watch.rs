@@ -85,6 +85,7 @@ impl Watch {
 
     /// A piece of it, before the client gets it.
     pub(in crate::exchange) fn feed(&mut self, piece: &[u8]) {
+        let before = self.length;
         self.length = self.length.saturating_add(piece.len());
         let short = match self.of {
             Watched::Batch(_) => SHORT_BATCH,
@@ -104,7 +105,8 @@ impl Watch {
             }
             return;
         }
-        if room > 0 {
+        // now it is longer: the piece before may have ended right there
+        if before <= short {
             let start = std::mem::take(&mut self.start);
             self.read_text(&start);
             self.start = start;
@@ -201,9 +203,33 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::{showing_of, Showing};
+    use std::sync::Arc;
+
+    use super::{showing_of, Showing, Watch, Watched, END, SHORT};
+    use crate::cache::chain::{Chain, Heights, Move, State};
+    use crate::cache::process::Process;
     use crate::jsonrpc::methods;
     use crate::jsonrpc::shown::Shown;
+
+    #[test]
+    fn block_at_the_start_of_a_long_answer_is_seen_wherever_its_pieces_end() {
+        let receipt = r#"{"blockNumber":"0x65","data":"0x"#;
+        let start = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{receipt}"#);
+        let body = [start.as_bytes(), &vec![b'0'; SHORT + 2 * END], b"\"}]}"].concat();
+        for at in [1, start.len(), SHORT - 1, SHORT, SHORT + 1, SHORT + END] {
+            let mut state = State::unknown(Heights::Blocks, 1);
+            state.moved(Move::Head(100));
+            let chain = Arc::new(Chain::new(state));
+            let row = methods::method(b"eth_getBlockReceipts");
+            let of = Showing::of(b"eth_getBlockReceipts", row, Some(b"[\"0x65\"]")).unwrap();
+            let shared = &Process::default().shared;
+            let mut watch = Watch::new(shared, [0; 16], Arc::clone(&chain), Watched::Call(of));
+            let (first, rest) = body.split_at(at);
+            watch.feed(first);
+            watch.feed(rest);
+            assert_eq!(chain.tip_ends(), 1, "{at}");
+        }
+    }
 
     #[test]
     fn calls_that_share_an_id_are_told_apart_by_their_order() {
