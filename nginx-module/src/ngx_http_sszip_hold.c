@@ -14,6 +14,8 @@
 #define NGX_HTTP_SSZIP_TURN  (1024 * 1024)
 
 
+static ngx_int_t ngx_http_sszip_end_early(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_take_turns(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_release(ngx_http_request_t *r,
@@ -70,8 +72,7 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         if (b->flush) {
 
             if (ngx_http_sszip_upstream_failed(r, ctx)) {
-                return ngx_http_sszip_bad_gateway(r, ctx,
-                            "the response ended before its length was reached");
+                return ngx_http_sszip_end_early(r, ctx);
             }
 
             /* the buffer itself is empty now, and must not go on as memory */
@@ -94,6 +95,28 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_take_turns(r, ctx);
 
     return NGX_OK;
+}
+
+
+/*
+ * The node has broken its response off.  The upstream module finalizes the
+ * request with what its flush returns, so that an answer can still be sent:
+ * to a split batch, or one that stands in for the node's.
+ */
+
+static ngx_int_t
+ngx_http_sszip_end_early(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    if (sszip_exchange_end_early(ctx->exchange, &ctx->step) != SSZIP_STATUS_OK)
+    {
+        return ngx_http_sszip_bad_gateway(r, ctx,
+                            "the response ended before its length was reached");
+    }
+
+    /* the upstream module meant to break the connection off */
+    r->keepalive = ctx->keepalive;
+
+    return ngx_http_sszip_go(r, ctx, NULL);
 }
 
 

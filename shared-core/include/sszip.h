@@ -1102,6 +1102,16 @@ sszip_status sszip_exchange_stream(sszip_exchange *exchange,
 sszip_status sszip_exchange_end(sszip_exchange *exchange, sszip_step *step);
 
 /*
+ The node has broken its response off while the head is held: what can be sent all the
+ same.
+
+ # Safety
+ `exchange` is NULL or valid; `step` points at memory of its type.
+ */
+sszip_status sszip_exchange_end_early(sszip_exchange *exchange,
+                                      sszip_step *step);
+
+/*
  The node went away while the head is held or the body streams.
 
  # Safety

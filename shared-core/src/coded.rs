@@ -1,9 +1,9 @@
 //! Bodies of requests that clients have coded (RFC 9110, 8.4), and what they are
 //! without that.
 
-use crate::gzip::inflate::{gunzip_within, InflateError};
+use crate::gzip::inflate::{gunzip_beginning, gunzip_within, InflateError};
 use crate::negotiate::list::members;
-use crate::zstd::unzstd;
+use crate::zstd::{unzstd, unzstd_beginning};
 
 /// A coding that is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,23 @@ impl Coded {
         match self {
             Coded::Gzip => gunzip_within(body, cap, may_take),
             Coded::Zstd => unzstd(body, cap, may_take),
+        }
+    }
+
+    /// What can be decoded of a body that breaks off, which is not proved by a checksum.
+    ///
+    /// # Errors
+    /// As of [`decode`](Self::decode); [`InflateError::Bad`] where there is something
+    /// else in it.
+    pub fn decode_beginning(
+        self,
+        body: &[u8],
+        cap: usize,
+        may_take: impl FnMut(usize) -> bool,
+    ) -> Result<Vec<u8>, InflateError> {
+        match self {
+            Coded::Gzip => gunzip_beginning(body, cap, may_take),
+            Coded::Zstd => unzstd_beginning(body, cap, may_take),
         }
     }
 }

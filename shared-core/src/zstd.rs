@@ -7,9 +7,9 @@
 //! Dictionaries are not known: a content coding of that name has none.
 
 use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
-use zstd_safe::{decompress_bound, DCtx, ErrorCode};
+use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer};
 
-use crate::gzip::inflate::InflateError;
+use crate::gzip::inflate::{grow_for_more, InflateError};
 use crate::memory::fit;
 
 /// What the library takes beside the output, at most: tables, and the literals of one
@@ -61,6 +61,50 @@ pub fn unzstd(
     }
 }
 
+/// The longest window of a stream that breaks off, and what the library buffers beside it.
+/// RFC 9659 allows no longer one in a content coding. Bytes.
+const WINDOW: usize = 8 << 20;
+const WINDOW_LOG: u32 = 23;
+const STREAM: usize = WINDOW + (512 << 10);
+
+/// Decodes what there is of frames that break off, into at most `cap` bytes; `may_take` is
+/// asked before so many bytes are taken in all.
+///
+/// # Errors
+/// As of [`unzstd`]; [`InflateError::Bad`]: it does not break off, but is damaged.
+pub fn unzstd_beginning(
+    coded: &[u8],
+    cap: usize,
+    mut may_take: impl FnMut(usize) -> bool,
+) -> Result<Vec<u8>, InflateError> {
+    let mut context = DCtx::try_create().ok_or(InflateError::OutOfMemory)?;
+    context
+        .set_parameter(DParameter::WindowLogMax(WINDOW_LOG))
+        .map_err(|_| InflateError::Bad)?;
+    let mut input = InBuffer::around(coded);
+    let (mut body, mut length) = (Vec::new(), 0);
+    loop {
+        grow_for_more(&mut body, length, coded.len(), cap, |room| {
+            may_take(room.saturating_add(STREAM))
+        })?;
+        let read = input.pos();
+        let mut output = OutBuffer::around_pos(&mut body[..], length);
+        let done = context.decompress_stream(&mut output, &mut input);
+        let wrote = output.pos() - length;
+        done.map_err(|_| InflateError::Bad)?;
+        length += wrote;
+        if length < body.len() && input.pos() == coded.len() {
+            break;
+        }
+        if length < body.len() && wrote == 0 && input.pos() == read {
+            return Err(InflateError::Bad);
+        }
+    }
+    body.truncate(length);
+    fit(&mut body);
+    Ok(body)
+}
+
 /// Whether the output has no room for what is decoded.
 fn is_too_small(code: ErrorCode) -> bool {
     code.wrapping_neg() == ZSTD_error_dstSize_tooSmall as usize
@@ -73,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
     use zstd::stream::Encoder;
 
-    use super::{unzstd, DCtx, InflateError, CONTEXT};
+    use super::{unzstd, unzstd_beginning, DCtx, InflateError, CONTEXT};
 
     const CAP: usize = 8 << 20;
 
@@ -179,6 +223,36 @@ mod tests {
                 assert!(decoded == body, "bit {bit} of byte {at}");
             }
         }
+    }
+
+    #[test]
+    fn beginning_of_each_cut_is_decoded() {
+        let body: Vec<u8> = (0..20_000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
+        for is_sized in [true, false] {
+            let coded = [code(&body, is_sized), code(b"end", true)].concat();
+            let all = [&body[..], b"end"].concat();
+            let mut longest = 0;
+            for cut in 0..=coded.len() {
+                let beginning = unzstd_beginning(&coded[..cut], CAP, |_| true).unwrap();
+                assert!(all.starts_with(&beginning), "cut at {cut}");
+                longest = longest.max(beginning.len());
+            }
+            assert_eq!(longest, all.len());
+            let of = |coded: &[u8], cap: usize| unzstd_beginning(coded, cap, |_| true);
+            assert_eq!(of(&coded, all.len() - 1), Err(InflateError::TooLarge));
+            assert_eq!(
+                of(&[&coded[..], b"more"].concat(), CAP),
+                Err(InflateError::Bad)
+            );
+            let refused = unzstd_beginning(&coded, CAP, |_| false);
+            assert_eq!(refused, Err(InflateError::OutOfMemory));
+        }
+        // a window of 2 GB less an eighth
+        let window = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA7, (3 << 3) | 1, 0, 0, b'a'];
+        assert_eq!(
+            unzstd_beginning(&window, CAP, |_| true),
+            Err(InflateError::Bad)
+        );
     }
 
     #[test]

@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use sszip_core::cache::process::wake::Queue;
+use sszip_core::cache::stale::Failure;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
 
 #[path = "support/driven.rs"]
 mod driven;
@@ -133,6 +135,37 @@ const CODINGS: [Coding; 9] = [
     Coding::Brotli,
 ];
 
+/// How the node ends its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Whole,
+    /// The host sees that the connection is reset, or that the last chunk is missing.
+    Reset,
+    /// The host sees an end; less has come than was announced.
+    Short,
+    /// The connection is closed, and nothing says whether that is the end.
+    Close,
+}
+
+const ENDINGS: [Ending; 7] = [
+    Ending::Whole,
+    Ending::Whole,
+    Ending::Whole,
+    Ending::Reset,
+    Ending::Reset,
+    Ending::Short,
+    Ending::Close,
+];
+
+/// How the node fails before it has answered, and what the host would send.
+const FAILURES: [(Failure, u16); 5] = [
+    (Failure::Connect, 502),
+    (Failure::Error, 502),
+    (Failure::Timeout, 504),
+    (Failure::InvalidHeader, 502),
+    (Failure::Local, 403),
+];
+
 #[derive(Debug)]
 struct Case {
     lines: Vec<&'static str>,
@@ -144,6 +177,10 @@ struct Case {
     piece: usize,
     accepts: &'static str,
     cut: usize,
+    ending: Ending,
+    /// Where the response ends, in thousandths of what is sent.
+    broken_at: usize,
+    failure: Option<(Failure, u16)>,
 }
 
 fn answer(chance: &mut Chance, id: &str, number: usize) -> String {
@@ -212,7 +249,30 @@ impl Case {
             piece: chance.of(&[1, 37, 1000, 1_000_000]),
             accepts: chance.of(&["gzip", "", "gzip, br"]),
             cut: chance.below(1 << 20),
+            ending: Ending::Whole,
+            broken_at: 0,
+            failure: None,
         }
+        .broken_off(chance)
+    }
+
+    fn broken_off(mut self, chance: &mut Chance) -> Self {
+        self.ending = chance.of(&ENDINGS);
+        self.broken_at = chance.below(1001);
+        match self.ending {
+            Ending::Whole | Ending::Reset => {}
+            Ending::Short => self.length = true,
+            Ending::Close => self.length = false,
+        }
+        if chance.one_in(12) {
+            let (failure, status) = chance.of(&FAILURES);
+            self.failure = Some((failure, status));
+            self.status = status;
+            self.shape = Shape::Html;
+            self.coding = Coding::None;
+            self.ending = Ending::Whole;
+        }
+        self
     }
 
     fn asked(&self) -> impl Iterator<Item = &Call> {
@@ -281,12 +341,61 @@ impl Case {
         }
     }
 
-    /// Whether the node's text can be had.
+    /// What comes of it.
+    fn received(&self) -> (Vec<u8>, Option<&'static str>) {
+        let (mut body, coding) = self.body();
+        if self.ending != Ending::Whole {
+            // at least one byte is missing
+            let most = body.len().saturating_sub(1);
+            body.truncate(most * self.broken_at / 1000);
+        }
+        (body, coding)
+    }
+
+    /// As much of the node's text as can be decoded.
+    fn decoded(&self) -> Vec<u8> {
+        let (received, _) = self.received();
+        let mut text = Vec::new();
+        if !self.is_decodable() {
+            return text;
+        }
+        // it ends with an error where the body is cut
+        match self.coding {
+            Coding::None => text = received,
+            Coding::Gzip | Coding::TwoMembers | Coding::CutGzip | Coding::LongGzip => {
+                let _ = flate2::read::MultiGzDecoder::new(&received[..]).read_to_end(&mut text);
+            }
+            Coding::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(&received[..]).unwrap();
+                let _ = decoder.read_to_end(&mut text);
+            }
+            Coding::Brotli => {}
+        }
+        text
+    }
+
+    /// Whether the node's text can be had, or its beginning.
     fn is_decodable(&self) -> bool {
-        !matches!(
-            self.coding,
-            Coding::CutGzip | Coding::LongGzip | Coding::Brotli
-        )
+        match self.coding {
+            Coding::Brotli => false,
+            // one byte may be the beginning of a member
+            Coding::LongGzip => self.received().0.len() + 2 < self.body().0.len(),
+            _ => true,
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.ending != Ending::Whole || self.coding == Coding::CutGzip
+    }
+
+    /// Whether the call's answer came whole, in an array.
+    fn has_come(&self, text: &str, call: &Call) -> bool {
+        use Shape::{Array, Cut, More, Null, Reversed, Short, Twice};
+        match self.shape {
+            Array | Reversed | More | Cut | Twice | Short => text.contains(&call.answer),
+            Null => text.contains(&self.null(call)),
+            _ => false,
+        }
     }
 
     fn is_bounded(&self) -> bool {
@@ -350,11 +459,15 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
     if let Some(coding) = coding {
         fields.push((b"Content-Encoding", coding.as_bytes()));
     }
+    let announced = match case.ending {
+        Ending::Whole => body.len(),
+        _ => case.body().0.len().max(1),
+    };
     let head = ResponseHead {
         status: case.status,
-        content_length: case.length.then_some(body.len() as u64),
+        content_length: case.length.then_some(announced as u64),
         fields: fields.into_iter(),
-        delimited: true,
+        delimited: case.ending != Ending::Close,
         now: 0,
         unbuffered: false,
         subrequest: false,
@@ -362,7 +475,11 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
         host_writes_vary: false,
     };
     let step = driver.response_head(head).unwrap();
-    let got = through(driver, step, body.chunks(case.piece), End::Whole).unwrap()?;
+    let end = match case.ending {
+        Ending::Reset => End::Cut,
+        _ => End::Whole,
+    };
+    let got = through(driver, step, body.chunks(case.piece), end).unwrap()?;
     stored(driver, 1);
     let exchange = driver.exchange().unwrap();
     let status = match exchange.status() {
@@ -375,7 +492,9 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
         Some(edit) => edit.value.as_deref(),
         None => coding.map(str::as_bytes),
     };
+    let is_streamed = exchange.mode() != Mode::Merged;
     let length = edits.iter().rfind(|edit| edit.name == "Content-Length");
+    let length = length.filter(|_| !is_streamed || case.ending == Ending::Whole);
     if let Some(length) = length.and_then(|edit| edit.value.as_deref()) {
         assert_eq!(length, got.len().to_string().as_bytes());
     }
@@ -392,7 +511,7 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
     Some(Got {
         status,
         text: String::from_utf8(text).unwrap(),
-        is_streamed: exchange.mode() != sszip_core::mode::Mode::Merged,
+        is_streamed,
     })
 }
 
@@ -424,6 +543,7 @@ fn try_case(case: &Case) {
             status: 200,
             length: true,
             piece: 1000,
+            ending: Ending::Whole,
             ..Case::new(&mut Chance(0))
         };
         respond(&mut driver, body.as_bytes(), None, &plain).unwrap();
@@ -451,9 +571,18 @@ fn try_case(case: &Case) {
         assert!(is_coded || got == format!("[{}]", expected.join(",")).into_bytes());
         return;
     }
-    let (body, coding) = case.body();
-    let text = case.text();
+    let (body, coding) = case.received();
+    let text = String::from_utf8_lossy(&case.decoded()).into_owned();
     let is_all_asked = case.asked().count() == case.calls.len();
+    if let Some((failure, _)) = case.failure {
+        assert!(!driver.fails(failure, 1), "nothing stale is stored");
+        let stands_in = driver.answers_without_node(failure);
+        let is_split = !is_all_asked && matches!(step, Step::ForwardRewritten);
+        assert_eq!(stands_in, is_split && failure != Failure::Local);
+        if !stands_in {
+            return;
+        }
+    }
     if is_all_asked && !case.is_bounded() {
         // nothing was split
         assert!(matches!(step, Step::Forward));
@@ -467,6 +596,10 @@ fn try_case(case: &Case) {
         format!("[{}]", asked.join(","))
     );
     let got = respond(&mut driver, &body, coding, case).expect("an answer");
+    if got.is_streamed && case.ending != Ending::Whole {
+        // the host breaks it off, too
+        return;
+    }
     let expected_status = match case.status {
         206 if !is_all_asked => 200,
         status => status,
@@ -482,6 +615,8 @@ fn try_case(case: &Case) {
         // as it came
         let is_short = text.len() <= BOUND;
         assert!(case.is_decodable() && (is_short || !is_over(case)));
+        let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
+        assert!(is_json || !case.is_cut(), "passed off as whole");
         return;
     }
     let whole = serde_json::from_str::<Vec<&RawValue>>(&text);
@@ -504,7 +639,10 @@ fn try_case(case: &Case) {
         let too_long = error_of(&call.id, -32005, "the answer is longer than may be sent");
         let null = case.null(call);
         let error = error_of(&call.id, -32000, "all");
-        let errors = errors_of(&call.id, case.status);
+        let mut errors = errors_of(&call.id, case.status);
+        if case.failure.is_some() {
+            errors[1] = errors[0].clone();
+        }
         let of_node =
             at(&call.answer).or_else(|| (case.shape == Shape::Null).then(|| at(&null))?);
         let of_all = at(&error).filter(|_| case.shape == Shape::Error);
@@ -513,6 +651,7 @@ fn try_case(case: &Case) {
         let found = [of_node, of_all, ours, limit];
         let count = found.iter().flatten().count();
         let is_good = case.is_decodable() && whole.is_ok();
+        let has_come = case.has_come(&text, call);
         assert!(!is_over || of_node.is_none(), "{} is too long", call.id);
         match case.shape {
             _ if is_over
@@ -525,8 +664,12 @@ fn try_case(case: &Case) {
             Shape::Array | Shape::Reversed | Shape::More | Shape::Null if is_good => {
                 assert!(of_node.is_some(), "{} is lost", call.id);
             }
-            Shape::Short | Shape::Strings if is_good => assert!(count <= 1),
-            Shape::Error if case.is_decodable() => assert!(of_all.is_some(), "{}", call.id),
+            _ if has_come && !is_over => assert!(of_node.is_some(), "{} is lost", call.id),
+            Shape::Short if is_good => assert!(count <= 1),
+            Shape::Strings => assert!(count <= 1),
+            Shape::Error if case.is_decodable() && case.ending == Ending::Whole => {
+                assert!(of_all.is_some(), "{}", call.id);
+            }
             _ => assert_eq!(count, 1, "{}", call.id),
         }
         assert!(count <= 1, "{} has {count} answers", call.id);

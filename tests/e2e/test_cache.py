@@ -610,8 +610,16 @@ class TestMixedBatches:
                 assert "result" in one
 
     def test_a_node_that_is_cut(self, ask, origin):
-        origin.answers(answer(b'[{"jsonrpc":"2.0","id":1,"result":false}]', cut_at=20))
-        assert ask(self.batch()).status == 502
+        body = b'[{"jsonrpc":"2.0","id":1,"result":false},{"jsonrpc":"2.0","id":3,"result":"0x9"}]'
+        origin.answers(answer(body, cut_at=60))
+        response = ask(self.batch())
+        assert response.status == 200
+        answers = json.loads(response.decoded)
+        assert [one["id"] for one in answers] == self.IDS
+        by_id = {json.dumps(one["id"]): one for one in answers}
+        assert by_id["1"]["result"] is False
+        assert by_id["3"]["error"]["code"] == -32603
+        assert all("result" in by_id[json.dumps(id)] for id in self.IDS if id != 3)
 
     @pytest.mark.parametrize("coding", ["gzip", "br"])
     def test_a_node_that_codes_all_the_same(self, ask, origin, coding):

@@ -12,4 +12,5 @@ def test_each_call_has_one_answer_whatever_the_node_sends(start_envoy, origin, c
         for path, settings in split_batches.PATHS.items()
     ]
     envoy = start_envoy(routes)
-    split_batches.run_all(envoy, origin, split_batches.parsers(cache_directory))
+    parsers = split_batches.parsers(cache_directory)
+    split_batches.run_all(envoy, origin, parsers, ends_early=False)

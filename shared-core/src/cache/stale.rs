@@ -24,6 +24,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the host answers because the node did not: no head of the node's came.
+    pub fn is_before_head(self) -> bool {
+        !matches!(self, Self::Status(_) | Self::Local)
+    }
+
     /// The failure behind a response of Envoy's own, by its status and its response code
     /// details (Envoy, `StreamInfo::ResponseCodeDetails`).
     pub fn of_envoy(status: u32, details: &[u8]) -> Self {

@@ -203,7 +203,9 @@ impl Exchange {
         let is_short = match &self.phase {
             Phase::Replacing(_) => return self.end(),
             Phase::Collecting(whole) | Phase::Coding(whole) => whole.is_short(),
-            _ => self.mixed().is_some_and(|mixed| mixed.held.is_short()),
+            _ => self
+                .mixed()
+                .is_some_and(|mixed| mixed.is_cut || mixed.held.is_short()),
         };
         if is_short {
             self.cut_short()?;
@@ -211,6 +213,23 @@ impl Exchange {
         }
         self.give_up(Mode::Failed)?;
         Ok(EndAction::Send)
+    }
+
+    /// The node has broken its response off while the head is held. What does not depend
+    /// on its end is sent: the answers to a split batch, and what takes the place of the
+    /// node's body.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn end_early(&mut self) -> Result<EndAction, Misuse> {
+        match &self.phase {
+            Phase::CollectingPart(_) => self.end_of_cut_part(),
+            Phase::Replacing(_) => self.end(),
+            _ => {
+                self.cut_short()?;
+                Ok(EndAction::Fail)
+            }
+        }
     }
 
     /// The node went away while the head is held, or while its body streams.

@@ -291,6 +291,23 @@ pub unsafe extern "C" fn sszip_exchange_end(
     })
 }
 
+/// The node has broken its response off while the head is held: what can be sent all the
+/// same.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `step` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_end_early(
+    exchange: *mut sszip_exchange,
+    step: *mut sszip_step,
+) -> sszip_status {
+    boundary(|| {
+        let ended = borrow_mut!(exchange).driver.end_early();
+        // SAFETY: the function's contract.
+        unsafe { give_step(ended, step) }
+    })
+}
+
 /// The node went away while the head is held or the body streams.
 ///
 /// # Safety

@@ -4,6 +4,10 @@
 //! that code what they ask. A thousand bytes of gzip can claim a megabyte, so the
 //! cap is not the input's length but what the operator lets one body take.
 
+use std::hint::black_box;
+
+use zlib_rs::{Inflate, InflateFlush, Status};
+
 use super::libdeflate::{Decoded, Decompressor};
 use crate::memory::fit;
 
@@ -69,6 +73,89 @@ pub fn gunzip_within(
     Ok(body)
 }
 
+/// What zlib-rs takes beside the output: its state with a window of 32 KiB. Bytes.
+const STATE: usize = 64 << 10;
+
+/// The bits of that window, and that there are a header and a trailer of gzip.
+const WINDOW_BITS: u8 = 15 + 16;
+
+/// Decodes what there is of gzip members that break off, into at most `cap` bytes.
+/// `may_take` is called with the total length before the output grows.
+///
+/// # Errors
+/// As of [`gunzip_within`]; [`InflateError::Bad`]: it does not break off, but is damaged.
+pub fn gunzip_beginning(
+    coded: &[u8],
+    cap: usize,
+    mut may_take: impl FnMut(usize) -> bool,
+) -> Result<Vec<u8>, InflateError> {
+    let mut body = Vec::new();
+    let mut inflate = None;
+    let (mut rest, mut length) = (coded, 0);
+    loop {
+        grow_for_more(&mut body, length, coded.len(), cap, |room| {
+            may_take(room.saturating_add(STATE))
+        })?;
+        let inflate = match &mut inflate {
+            Some(inflate) => inflate,
+            none => none.insert(new_inflate()?),
+        };
+        let (read, wrote) = (inflate.total_in(), inflate.total_out());
+        let room = body.get_mut(length..).unwrap_or_default();
+        let status = inflate.decompress(rest, room, InflateFlush::NoFlush);
+        let status = status.map_err(|_| InflateError::Bad)?;
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let read = size(inflate.total_in() - read);
+        let wrote = size(inflate.total_out() - wrote);
+        rest = rest.get(read..).unwrap_or_default();
+        length += wrote;
+        match status {
+            _ if rest.is_empty() && length < body.len() => break,
+            Status::StreamEnd => *inflate = new_inflate()?,
+            _ if read == 0 && wrote == 0 && length < body.len() => return Err(InflateError::Bad),
+            Status::Ok | Status::BufError => {}
+        }
+    }
+    body.truncate(length);
+    fit(&mut body);
+    Ok(body)
+}
+
+fn new_inflate() -> Result<Inflate, InflateError> {
+    // zlib-rs would panic: ask for as much first
+    let mut room = Vec::<u8>::new();
+    black_box(&mut room)
+        .try_reserve_exact(STATE)
+        .map_err(|_| InflateError::OutOfMemory)?;
+    drop(black_box(room));
+    Ok(Inflate::new(true, WINDOW_BITS))
+}
+
+/// Makes room for more than the `length` bytes that are there, up to `cap`.
+pub(crate) fn grow_for_more(
+    body: &mut Vec<u8>,
+    length: usize,
+    coded: usize,
+    cap: usize,
+    may_take: impl FnOnce(usize) -> bool,
+) -> Result<(), InflateError> {
+    if length < body.len() {
+        return Ok(());
+    }
+    // one more than fits shows that there is more
+    let most = cap.saturating_add(1);
+    if length >= most {
+        return Err(InflateError::TooLarge);
+    }
+    let first = coded.saturating_mul(4).max(1 << 10);
+    let room = length.saturating_mul(2).max(first).min(most);
+    if !may_take(room) || body.try_reserve_exact(room - length).is_err() {
+        return Err(InflateError::OutOfMemory);
+    }
+    body.resize(room, 0);
+    Ok(())
+}
+
 /// What the trailer says of the length: ISIZE, modulo 2^32, of the last
 /// member only, and no more than deflate has ever made so short. A first guess
 /// that decoding proves or corrects.
@@ -88,7 +175,7 @@ pub fn claimed_length(coded: &[u8]) -> usize {
 mod tests {
     use std::io::Write;
 
-    use super::{gunzip, gunzip_within, InflateError};
+    use super::{gunzip, gunzip_beginning, gunzip_within, InflateError};
 
     fn gzip(body: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -139,6 +226,46 @@ mod tests {
         let body = [&b"first "[..], &[b'2'; 5000]].concat();
         assert_eq!(gunzip(&coded, 6000), Ok(body));
         assert_eq!(gunzip(&coded, 5005), Err(InflateError::TooLarge));
+    }
+
+    #[test]
+    fn beginning_of_each_cut_is_decoded() {
+        let first: Vec<u8> = (0..3000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
+        let body = [&first[..], &[b'2'; 5000], b"end"].concat();
+        let coded = [gzip(&first), gzip(&[b'2'; 5000]), gzip(b"end")].concat();
+        let mut longest = 0;
+        for cut in 0..=coded.len() {
+            let beginning = gunzip_beginning(&coded[..cut], 10_000, |_| true).unwrap();
+            assert!(body.starts_with(&beginning), "cut at {cut}");
+            assert!(beginning.len() >= longest, "cut at {cut}");
+            longest = beginning.len();
+        }
+        assert_eq!(longest, body.len());
+        let of = |coded: &[u8], cap: usize| gunzip_beginning(coded, cap, |_| true);
+        assert_eq!(of(&coded, body.len()).unwrap(), body);
+        assert_eq!(of(&coded, body.len() - 1), Err(InflateError::TooLarge));
+        assert_eq!(
+            of(&[&coded[..], b"more"].concat(), 10_000),
+            Err(InflateError::Bad)
+        );
+        assert_eq!(of(b"{\"jsonrpc\"", 100), Err(InflateError::Bad));
+    }
+
+    #[test]
+    fn beginning_takes_no_more_than_may_be() {
+        let coded = gzip(&vec![0; 100_000]);
+        let coded = &coded[..coded.len() - 1];
+        let mut asked = Vec::new();
+        let taken = gunzip_beginning(coded, 1 << 20, |length| {
+            asked.push(length);
+            true
+        });
+        assert_eq!(taken.unwrap().len(), 100_000);
+        assert!(asked.is_sorted() && *asked.last().unwrap() >= 100_000);
+        for most in asked {
+            let refused = gunzip_beginning(coded, 1 << 20, |length| length < most);
+            assert_eq!(refused, Err(InflateError::OutOfMemory));
+        }
     }
 
     #[test]

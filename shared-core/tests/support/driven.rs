@@ -53,8 +53,11 @@ pub fn through<'a>(
         (Step::Stream, End::Cut) => driver.cut_short()?,
         (Step::Stream, End::Whole) => stream(driver, b"", Flush::Finish, &mut body)?,
         (_, End::Cut) => {
-            driver.cut_short()?;
-            return Ok(None);
+            let step = driver.end_early()?;
+            match ran(driver, step) {
+                Step::Send => body.extend(sent(driver)),
+                _ => return Ok(None),
+            }
         }
         (_, End::Whole) => {
             let step = driver.end()?;

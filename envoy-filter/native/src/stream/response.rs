@@ -36,9 +36,9 @@ impl Exchange {
             return Act::Continue;
         };
         let now = clock::monotonic();
-        let is_own = self
-            .local_reply
-            .is_some_and(|failure| !driver.fails(failure, now));
+        let is_own = self.local_reply.is_some_and(|failure| {
+            !driver.fails(failure, now) && !driver.answers_without_node(failure)
+        });
         if is_own {
             if self.local_reply != Some(Failure::Local) {
                 self.count(stream);

@@ -48,7 +48,7 @@ impl Exchange {
             false => Failure::of_envoy(response.status.into(), &details),
         };
         let is_own = !matches!(failure, Failure::Status(_));
-        if is_own && !driver.fails(failure, now) {
+        if is_own && !driver.fails(failure, now) && !driver.answers_without_node(failure) {
             if failure != Failure::Local {
                 self.count();
             }

@@ -43,7 +43,8 @@ impl Exchange {
         let most = mixed.most();
         let is_short = most.is_none_or(|most| text.len() as u64 <= most);
         let is_array = matches!(&reading, Reading::Answers(them) if them.shape == Shape::Array && them.is_whole);
-        if mixed.is_all_asked() && mixed.lost.is_none() && is_short && !is_array {
+        let is_usable = mixed.lost.is_none() && !mixed.is_cut;
+        if mixed.is_all_asked() && is_usable && is_short && !is_array {
             return Ok(Assembled::AsItCame);
         }
         let none = Elements::none();
@@ -51,7 +52,7 @@ impl Exchange {
             Reading::Answers(answers) => answers,
             _ => &none,
         };
-        let pairing = pair(&mixed.places, &answers.all, text)?;
+        let pairing = pair(&mixed.places, answers, text)?;
         let unusable = unusable(mixed.node_status);
         let parts = Parts {
             mixed,

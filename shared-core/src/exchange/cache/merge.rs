@@ -1,11 +1,13 @@
 //! The node's part of a batch, and the stored one. The node's answers are buffered
 //! until the last one is there, and then all are put into the order of the
 //! request. An array that is too long to be buffered is streamed behind the stored
-//! answers, which JSON-RPC allows. Of a response that can't be used the client gets
-//! errors in place of the answers: the stored ones are sent in any case.
+//! answers, which JSON-RPC allows. Of a response that can't be used, or that the node has
+//! broken off, the client gets errors in place of the answers that are not complete: the
+//! others and the stored ones are sent in any case.
 
 use super::assembly::Assembled;
 use super::part::{Loss, Refused};
+use crate::cache::reason::Reason;
 use crate::coded::BodyCoding;
 use crate::exchange::actions::{EndAction, Misuse, PieceAction};
 use crate::exchange::head::{has_no_body, Field, HeadEdit, Response, ResponseHead};
@@ -65,6 +67,12 @@ impl Exchange {
             mixed.lost = Some(Loss::Unreadable);
         }
         mixed.gzip &= !response.no_transform;
+        let failed = self.looked.failed;
+        if failed.is_some_and(|it| it.failure.is_before_head()) && !mixed.is_all_asked() {
+            // the host's own response, in place of the node's
+            mixed.node_status = 0;
+            mixed.lost = Some(Loss::Unreadable);
+        }
     }
 
     /// A piece of the node's answer to what was missing.
@@ -110,16 +118,12 @@ impl Exchange {
         let Phase::CollectingPart(mixed) = &mut self.phase else {
             return Err(self.misuse(Event::End));
         };
-        if mixed.is_unjudged || mixed.lost.is_none() && mixed.held.is_short() {
+        if mixed.is_unjudged {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
-        if mixed.lost.is_none() && !mixed.held.is_whole() {
-            if mixed.is_all_asked() {
-                self.cut_short()?;
-                return Ok(EndAction::Fail);
-            }
-            mixed.lose(Loss::Unreadable);
+        if mixed.lost.is_none() {
+            mixed.is_cut |= mixed.held.is_short() || !mixed.held.is_whole();
         }
         let own = mixed.work_of_decoding(&self.config);
         // there will be no more of it
@@ -130,6 +134,15 @@ impl Exchange {
         Ok(EndAction::Code {
             off_loop: work > off_loop_length(self.config.comp_level) as u64,
         })
+    }
+
+    /// The node has broken its response off: the answers that came whole are sent, and
+    /// errors for the others.
+    pub(in crate::exchange) fn end_of_cut_part(&mut self) -> Result<EndAction, Misuse> {
+        if let Phase::CollectingPart(mixed) = &mut self.phase {
+            mixed.is_cut = true;
+        }
+        self.end_of_part()
     }
 
     /// Gives up on an order, not on the stored answers.
@@ -226,6 +239,10 @@ impl Exchange {
                 }
                 Err(loss) => mixed.lose(loss),
             }
+        }
+        if mixed.is_cut {
+            self.reason = Reason::Cut;
+            return self.refuse_fill();
         }
         match (&mixed.lost, fill) {
             (None, Some(fill)) => drop(fill.build_from(&mixed.held.body, &mut Vec::new())),

@@ -1,12 +1,13 @@
 //! Which of the node's answers belongs to which call.
 //!
 //! By its id; where that tells nothing (`null`, none, one that was not asked for, one that
-//! several calls have) by its place, if there are as many answers as calls. The answers go
+//! several calls have) by its place, if there are as many answers as calls, or the others
+//! were broken off. The answers go
 //! to the client with the ids that they have: this decides about their order and about
 //! how long each may be.
 
 use super::part::{Member, Refused};
-use crate::jsonrpc::elements::Element;
+use crate::jsonrpc::elements::Elements;
 use crate::jsonrpc::ids::by_id;
 
 /// The node's answers, by their numbers in its response.
@@ -28,7 +29,8 @@ enum Use {
 }
 
 /// Pairs the calls of a batch with the node's answers, whose text is `text`.
-pub(super) fn pair(calls: &[Member], answers: &[Element], text: &[u8]) -> Result<Pairing, Refused> {
+pub(super) fn pair(calls: &[Member], elements: &Elements, text: &[u8]) -> Result<Pairing, Refused> {
+    let answers = &elements.all[..];
     let mut pairing = Pairing::default();
     pairing
         .of_call
@@ -66,7 +68,7 @@ pub(super) fn pair(calls: &[Member], answers: &[Element], text: &[u8]) -> Result
             }
         }
     }
-    pairing.pair_by_place(calls, &mut uses);
+    pairing.pair_by_place(calls, &mut uses, elements.is_whole);
     pairing
         .others
         .try_reserve(answers.len())
@@ -77,11 +79,12 @@ pub(super) fn pair(calls: &[Member], answers: &[Element], text: &[u8]) -> Result
 }
 
 impl Pairing {
-    fn pair_by_place(&mut self, calls: &[Member], uses: &mut [Use]) {
+    fn pair_by_place(&mut self, calls: &[Member], uses: &mut [Use], is_whole: bool) {
         let is_asked = |call: &Member| matches!(call, Member::Asked(..));
         let asked = calls.iter().filter(|call| is_asked(call)).count();
         let is_kept = |one: &&mut Use| **one != Use::Dropped;
-        if uses.iter().filter(|one| **one != Use::Dropped).count() != asked {
+        let answered = uses.iter().filter(|one| **one != Use::Dropped).count();
+        if answered > asked || answered < asked && is_whole {
             return;
         }
         let of_asked = calls.iter().zip(&mut self.of_call);

@@ -31,6 +31,8 @@ pub(in crate::exchange) struct Mixed {
     pub(in crate::exchange) lost: Option<Loss>,
     /// Its head was not judged.
     pub(in crate::exchange) is_unjudged: bool,
+    /// The node has broken its response off: its last answers are missing.
+    pub(in crate::exchange) is_cut: bool,
 }
 
 /// Why nothing of the node's response is sent.
@@ -110,7 +112,8 @@ impl Mixed {
         }
     }
 
-    /// The node's response without its coding.
+    /// The node's response without its coding. Of one that was broken off this is its
+    /// beginning, which is noted.
     pub(in crate::exchange) fn decode(&mut self, config: &Config) -> Result<Vec<u8>, Loss> {
         let coded = self.coding.coded().ok_or(Loss::Unreadable)?;
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -118,9 +121,15 @@ impl Mixed {
         let held = &mut self.held;
         let reservation = held.reservation.as_mut().ok_or(Loss::Unreadable)?;
         let before = held.body.len();
-        let body = coded.decode(&held.body, most, |length| {
-            reservation.grow_to(before.saturating_add(length), limit)
-        });
+        let mut may_take =
+            |length: usize| reservation.grow_to(before.saturating_add(length), limit);
+        let body = match coded.decode(&held.body, most, &mut may_take) {
+            Err(InflateError::Bad) => {
+                self.is_cut = true;
+                coded.decode_beginning(&held.body, most, may_take)
+            }
+            whole => whole,
+        };
         body.map_err(|why| match why {
             InflateError::Bad => Loss::Unreadable,
             InflateError::TooLarge | InflateError::OutOfMemory => Loss::Length,

@@ -124,6 +124,16 @@ impl Exchange {
         })
     }
 
+    /// Whether the client gets an answer though the node has failed like this before its
+    /// head: stored and denied answers of a batch, and errors for its other calls. The
+    /// host's own response is shown as if it were the node's then; its status stays.
+    pub fn answers_without_node(&self, failure: Failure) -> bool {
+        let Phase::AwaitingPart(mixed) = &self.phase else {
+            return false;
+        };
+        failure.is_before_head() && !mixed.is_all_asked()
+    }
+
     /// Another request may have fetched a newer one meanwhile, and others have
     /// seen it.
     fn renew_stand_in(&mut self) {

@@ -30,6 +30,13 @@ impl Driver {
             .unwrap_or(false)
     }
 
+    /// Whether the client gets an answer though the node has failed like this before its
+    /// head; see [`Exchange::answers_without_node`].
+    pub fn answers_without_node(&self, failure: Failure) -> bool {
+        let exchange = self.exchange();
+        exchange.is_some_and(|exchange| exchange.answers_without_node(failure))
+    }
+
     /// The head as the node sent it; see [`Exchange::node_head`]. Whether a
     /// stored answer takes the place of the node's. If its status says that the
     /// node fails, and [`fails`](Self::fails) has not said so, it does like this.
@@ -252,6 +259,32 @@ impl Driver {
             _ if exchange.state() == State::Cut => Step::Fail(Lack::of(exchange.mode)),
             EndAction::Stream => Step::Stream,
             EndAction::Send => Step::Send,
+            EndAction::Code { off_loop: true } => self.off_loop(),
+            EndAction::Code { off_loop: false } => {
+                code(exchange);
+                self.coded()
+            }
+        })
+    }
+
+    /// The node has broken its response off while a head is held, and the host may still
+    /// send something: what is whole of a split batch, or what stands in for the node's
+    /// response.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a head is held.
+    pub fn end_early(&mut self) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::CutShort)?;
+        let ended = match caught(|| exchange.end_early()) {
+            Some(ended) => ended?,
+            None => {
+                exchange.cut_short()?;
+                EndAction::Fail
+            }
+        };
+        Ok(match ended {
+            EndAction::Fail => Step::Fail(Lack::Short),
+            EndAction::Stream | EndAction::Send => Step::Send,
             EndAction::Code { off_loop: true } => self.off_loop(),
             EndAction::Code { off_loop: false } => {
                 code(exchange);
