@@ -135,7 +135,12 @@ impl Reader<'_> {
         }
         loop {
             self.white_space();
+            let is_number = matches!(self.here()?, b'-' | b'0'..=b'9');
             let element = self.element()?;
+            if is_number && self.peek().is_none() {
+                // more digits may have been cut off
+                return Err(Stop::Syntax);
+            }
             push(to, element).ok_or(Stop::Memory)?;
             self.white_space();
             self.at += 1;
@@ -443,6 +448,16 @@ mod tests {
         let elements = read(doubled.as_bytes()).unwrap();
         assert!(!elements.is_whole);
         assert_eq!(elements.all, whole.all);
+    }
+
+    #[test]
+    fn number_at_the_cut_is_no_answer() {
+        let text = "[1,-20 ,3.5e10,true,\"a\"]";
+        let whole = read(text.as_bytes()).unwrap();
+        for cut in 0..text.len() {
+            let elements = read(&text.as_bytes()[..cut]).unwrap();
+            assert!(whole.all.starts_with(&elements.all), "{cut}");
+        }
     }
 
     #[test]

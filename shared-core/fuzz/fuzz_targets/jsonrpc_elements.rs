@@ -1,0 +1,69 @@
+//! Answers of a batch as a node may write or cut them: `jsonrpc::elements` finds those that
+//! another parser finds, none of a text that breaks off is one that goes on, and each can
+//! stand in another array.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use serde_json::value::RawValue;
+use sszip_core::jsonrpc::elements::{read, Element, Elements, Shape};
+
+/// The texts of all answers.
+fn texts<'a>(text: &'a [u8], elements: &Elements) -> Vec<&'a [u8]> {
+    let spans = elements.all.iter().map(|one| one.span.clone());
+    spans.map(|span| &text[span]).collect()
+}
+
+/// Spans lie in the text, one after the other, and values in their answers.
+fn assert_spans(text: &[u8], all: &[Element]) {
+    let mut end = 0;
+    for one in all {
+        assert!(end <= one.span.start && one.span.start < one.span.end);
+        end = one.span.end;
+        for value in [&one.id, &one.result, &one.error].into_iter().flatten() {
+            assert!(one.span.start < value.start && value.start < value.end);
+            assert!(value.end < end);
+        }
+    }
+    assert!(end <= text.len());
+}
+
+/// Another parser's reading; it refuses escaped halves of pairs, which clients read.
+fn assert_agrees(text: &[u8], elements: &Elements) {
+    let plain = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
+    let Ok(plain) = std::str::from_utf8(plain) else {
+        return;
+    };
+    let parsed = serde_json::from_str::<&RawValue>(plain);
+    if parsed.is_ok() {
+        assert!(elements.is_whole);
+    } else if !plain.contains("\\u") {
+        assert!(!elements.is_whole);
+    }
+    let parsed = serde_json::from_str::<Vec<&RawValue>>(plain);
+    if let (Ok(parsed), Shape::Array) = (parsed, elements.shape) {
+        let parsed: Vec<_> = parsed.iter().map(|one| one.get().as_bytes()).collect();
+        assert_eq!(texts(text, elements), parsed);
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [high, low, text @ ..] = data else {
+        return;
+    };
+    let elements = read(text).expect("there is memory");
+    assert_spans(text, &elements.all);
+    assert_agrees(text, &elements);
+
+    let cut = usize::from(u16::from_be_bytes([*high, *low])) % (text.len() + 1);
+    let beginning = read(&text[..cut]).expect("there is memory");
+    assert_spans(&text[..cut], &beginning.all);
+    if text[cut..].iter().any(|byte| !byte.is_ascii_whitespace()) {
+        assert!(!beginning.is_whole || !elements.is_whole || beginning.shape == Shape::Other);
+    }
+    assert!(elements.all.starts_with(&beginning.all), "an answer goes on");
+
+    let joined = [b"[", &texts(text, &elements).join(&b","[..])[..], b"]"].concat();
+    let again = read(&joined).expect("there is memory");
+    assert!(again.is_whole && again.all.len() == elements.all.len());
+});
