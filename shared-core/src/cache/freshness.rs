@@ -224,19 +224,29 @@ impl Prospect {
         }
         let verdict = plausible::judge(self.method, known.params, result);
         if verdict == Verdict::Implausible {
-            let named = Named::by(self.method, known.params);
-            let kept_for = self.valid_nothing(known.valid).min(longest(named));
-            let height = known.mark.map(|mark| mark.seen);
-            return Some(Judged {
-                is_implausible: true,
-                ..Judged::new(Class::Nothing, kept_for, height)
-            });
+            return Some(self.implausible(known));
         }
         let judged = self.judge_plausible(result, known, is_empty)?;
         Some(Judged {
             is_read: verdict == Verdict::Read,
             ..judged
         })
+    }
+
+    /// What a result is kept as that contradicts itself, or another one.
+    pub fn implausible(&self, known: Known<'_>) -> Judged {
+        let named = Named::by(self.method, known.params);
+        let kept_for = self.valid_nothing(known.valid).min(longest(named));
+        let height = known.mark.map(|mark| mark.seen);
+        Judged {
+            is_implausible: true,
+            ..Judged::new(Class::Nothing, kept_for, height)
+        }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'static Method {
+        self.method
     }
 
     /// The same of a result that does not contradict itself.

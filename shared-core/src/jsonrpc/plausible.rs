@@ -6,6 +6,9 @@
 
 mod block;
 mod logs;
+mod sizes;
+
+pub use sizes::{block_size, counted_block, shows_fewer, BlockName, BlockSize};
 
 use super::methods::Method;
 use super::response::{content, first_element, member, Content};

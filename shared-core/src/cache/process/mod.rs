@@ -8,6 +8,7 @@
 //! have changed, and [`unkept`], where waiting is of no use. [`upstream_errors`] are
 //! counted by kind, and [`identities`] tell chains apart.
 
+pub mod block_sizes;
 pub mod changes;
 pub mod flights;
 pub mod hot;
@@ -26,6 +27,7 @@ pub mod wake;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use self::block_sizes::BlockSizes;
 use self::changes::Changes;
 use self::flights::{Flights, Outcome, Token};
 use self::hot::Hot;
@@ -84,6 +86,8 @@ pub struct Shared {
     pub unreadable: Unreadable,
     /// What came of asking the node again.
     pub verified: Verified,
+    /// How many transactions blocks have that were seen.
+    pub block_sizes: BlockSizes,
     /// What answers have shown of their chains.
     pub identities: Identities,
     /// Failed upstream requests, and JSON-RPC errors.

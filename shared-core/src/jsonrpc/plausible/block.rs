@@ -94,7 +94,7 @@ fn is_empty_root(root: &[u8]) -> bool {
 }
 
 /// The block from the value of that member on, if it is near an end of the block.
-fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub(super) fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let tail = block.len().saturating_sub(WINDOW);
     let head = block.len().min(WINDOW);
     find(&block[..head], name)

@@ -456,3 +456,92 @@ fn any_text_has_a_verdict() {
         }
     }
 }
+
+#[test]
+fn transactions_of_a_block_are_counted() {
+    use super::{block_size, counted_block, shows_fewer, BlockName};
+    let hash = |byte: u8| const_hex::encode_prefixed([byte; 32]);
+    let size = |transactions: &str| {
+        let block = format!(
+            r#"{{"number":"0x10","hash":"{}","transactions":{transactions},"uncles":[]}}"#,
+            hash(7)
+        );
+        let method = methods::method(b"eth_getBlockByNumber");
+        block_size(method, block.as_bytes()).map(|size| size.transactions)
+    };
+    for (transactions, expected) in [
+        ("[]", Some(0)),
+        (r#"["0xaa"]"#, Some(1)),
+        (r#" [ "0xaa" , "0xbb" ] "#, Some(2)),
+        (
+            r#"[{"transactionIndex":"0x0"},{"transactionIndex": "0x1","input":"0x"}]"#,
+            Some(2),
+        ),
+        (r#"[{"hash":"0xaa"}]"#, None),
+        ("null", None),
+    ] {
+        assert_eq!(size(transactions), expected, "{transactions}");
+    }
+    let receipts = methods::method(b"eth_getBlockReceipts");
+    let number = methods::method(b"eth_getBlockTransactionCountByNumber");
+    let named = |method, params: &str, result: &str| {
+        counted_block(method, Some(params.as_bytes()), result.as_bytes())
+    };
+    let list = format!(r#"[{{"blockNumber":"0x10","blockHash":"{}"}}]"#, hash(7));
+    assert_eq!(
+        named(receipts, r#"["latest"]"#, &list),
+        Some(BlockName::Hash([7; 32]))
+    );
+    assert_eq!(
+        named(receipts, r#"["0x10"]"#, "[]"),
+        Some(BlockName::Number(16))
+    );
+    assert_eq!(named(receipts, r#"["latest"]"#, "[]"), None);
+    assert_eq!(
+        named(number, r#"["0x10"]"#, "\"0x1\""),
+        Some(BlockName::Number(16))
+    );
+    assert_eq!(
+        named(methods::method(b"eth_chainId"), "[]", "\"0x1\""),
+        None
+    );
+    for (method, result, expected) in [
+        (number, "\"0x1\"", true),
+        (number, "\"0x2\"", false),
+        (receipts, "[]", true),
+        (receipts, r#"[{"transactionIndex":"0x0"}]"#, true),
+        (
+            receipts,
+            r#"[{"transactionIndex":"0x0"},{"transactionIndex":"0x1"}]"#,
+            false,
+        ),
+        // indices that begin anew, as Bor's
+        (
+            receipts,
+            r#"[{"transactionIndex":"0x0"},{"transactionIndex":"0x0"}]"#,
+            false,
+        ),
+        (
+            receipts,
+            r#"[{"transactionIndex":"0x1"},{"transactionIndex":"0x0"}]"#,
+            false,
+        ),
+        // chains that leave some out
+        (
+            receipts,
+            r#"[{"transactionIndex":"0x0","l1BatchNumber":"0x1"}]"#,
+            false,
+        ),
+        (
+            receipts,
+            r#"[{"transactionIndex":"0x0","root":"0x","status":"0x1"}]"#,
+            false,
+        ),
+    ] {
+        assert_eq!(
+            shows_fewer(method, result.as_bytes(), 2),
+            expected,
+            "{result}"
+        );
+    }
+}

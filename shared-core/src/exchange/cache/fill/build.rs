@@ -322,6 +322,14 @@ impl Fill {
             return built;
         }
         asked.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
+        // receipts may come before their block
+        for answer in &answers {
+            if let (Some(wanted), Outcome::Result(result)) =
+                (asked.get(&body[answer.id.clone()]), &answer.outcome)
+            {
+                self.record_block_size(wanted, &body[result.clone()]);
+            }
+        }
         for answer in &answers {
             let id = &body[answer.id.clone()];
             let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1));
@@ -380,6 +388,9 @@ impl Fill {
     ) -> Option<Built> {
         let (result, judged) = match answer.outcome.clone() {
             Outcome::Result(result) => {
+                if let What::Call(_) = self.what {
+                    self.record_block_size(wanted, &body[result.clone()]);
+                }
                 let judged = self.judge(wanted, &body[result.clone()]);
                 let believed = |judged| self.believed(judged, &wanted.key, &body[result.clone()]);
                 let judged = judged.and_then(believed);
@@ -438,6 +449,12 @@ impl Fill {
 
     pub(in crate::exchange) fn judge(&self, wanted: &Wanted, result: &[u8]) -> Option<Judged> {
         let judged = wanted.prospect.judge(result, self.known(wanted));
+        let judged = match judged {
+            Some(_) if self.lacks_transactions(wanted, result) => {
+                Some(wanted.prospect.implausible(self.known(wanted)))
+            }
+            judged => judged,
+        };
         judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
     }
 

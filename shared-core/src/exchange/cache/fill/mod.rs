@@ -6,6 +6,7 @@ mod compare;
 mod identity;
 pub(in crate::exchange) mod proof;
 mod publish;
+mod sizes;
 pub(in crate::exchange) mod wanted;
 
 use std::cell::{Cell, RefCell};
