@@ -84,6 +84,8 @@ class Client:
     def __init__(self, stand, watcher, dice):
         self.stand, self.watcher, self.dice = stand, watcher, dice
         self.seen = self.reads = self.hits = 0
+        # the block of a balance, which names none, and reads that were older than that
+        self.implied = self.older_than_implied = 0
         self.failures = []
         self.status = self.shown_by = ""
 
@@ -106,15 +108,18 @@ class Client:
         with self.watcher.lock:
             shows, number = self.dice.choice(self.watcher.shows)
         (result,) = self.results(shows)
-        self.shown_by = f"{shows} ({self.status})"
         seen = blocks_in(result)
         if result and b"eth_getBalance" in shows:
             seen = number
-        self.seen = max(self.seen, seen)
+        self.sees(seen, shows)
         self.judge(*self.dice.sample(HEADS, self.dice.choice([1, 1, 2])))
 
+    def sees(self, height, body):
+        if height > self.seen:
+            self.seen, self.shown_by = height, f"{body} ({self.status})"
+
     def judge(self, *bodies):
-        floor = self.seen
+        floor, implied = self.seen, self.implied
         for body, result in zip(bodies, self.results(*bodies), strict=True):
             self.reads += 1
             height = self.height(body, result)
@@ -125,7 +130,12 @@ class Client:
                     f"{bodies}: {body} of {height}, and {floor} was shown by {self.shown_by}; "
                     f"{self.status}; {self.stand.status}"
                 )
-            self.seen = max(self.seen, height)
+            self.older_than_implied += floor <= height < implied
+            if body == BALANCE:
+                # nobody can tell from it of which block it is
+                self.implied = max(self.implied, height)
+            else:
+                self.sees(height, body)
 
     def run(self, reads):
         while self.reads < reads and len(self.failures) < 3:
@@ -145,8 +155,10 @@ def follow_growing_chain(stand):
         thread.join()
     over.set()
     grows.join()
-    reads, hits = (sum(getattr(one, name) for one in clients) for name in ("reads", "hits"))
+    names = ("reads", "hits", "older_than_implied")
+    reads, hits, older = (sum(getattr(one, name) for one in clients) for name in names)
     print(f"{reads} reads, {hits} hits of all requests, {len(watcher.balances)} heads")
+    print(f"{older} reads are older than the block of a balance that was read, which names none")
     failures = [failure for one in clients for failure in one.failures]
     print(*failures, sep="\n")
     assert not failures
