@@ -6,6 +6,8 @@ CARGO_TARGET_DIR := $(SSZIP_CACHE)/target
 # Counts, JUnit files, and the logs of servers whose tests failed.
 SSZIP_REPORTS ?= $(SSZIP_CACHE)/reports
 export SSZIP_CACHE CARGO_TARGET_DIR SSZIP_REPORTS
+# A registry that stumbles is asked again, for longer than cargo's three times.
+export CARGO_NET_RETRY ?= 10
 
 # Past a cargo that is too old, to the one scripts/setup installs.
 export PATH := $(shell bash -c '. scripts/lib.sh; echo "$$PATH"')

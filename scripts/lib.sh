@@ -6,6 +6,9 @@ export SSZIP_ROOT
 export SSZIP_CACHE="${SSZIP_CACHE:-$HOME/.cache/sszip}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$SSZIP_CACHE/target}"
 
+# A registry that stumbles is asked again, for longer than cargo's three times.
+export CARGO_NET_RETRY="${CARGO_NET_RETRY:-10}"
+
 # The library that the nginx module links; its `config` reads this name.
 export SSZIP_CORE_LIB="${SSZIP_CORE_LIB:-$CARGO_TARGET_DIR/release/libsszip_core.a}"
 
