@@ -17,12 +17,29 @@ PYTHON := $(SSZIP_CACHE)/venv/bin/python
 NGINX_128 := $(SSZIP_CACHE)/nginx-1.28
 NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 
+# What the tests run; with SHIPPED=1 Envoy's and Debian's run what `make build` makes.
+TESTED := $(SSZIP_CACHE)/tested
+BIN := $(if $(SHIPPED),$(CURDIR)/build/bin,$(TESTED)/bin)
+ENVOY := $(if $(SHIPPED),$(CURDIR)/build/envoy,$(TESTED)/envoy)
+export SSZIP_NGINX ?= /usr/sbin/nginx
+export SSZIP_MODULE ?= $(if $(SHIPPED),$(CURDIR)/build/nginx,$(TESTED)/nginx-debian)/$(MODULE)
+export SSZIP_MODULE_FAULTS ?= $(TESTED)/nginx-debian/$(MODULE)
+export SSZIP_ENVOY = $(shell echo $(SSZIP_CACHE)/envoy/lib/python3*/site-packages/envoy/_bin/envoy)
+export SSZIP_ENVOY_MODULE := $(ENVOY)/libsszip_envoy.so
+export SSZIP_WASM := $(ENVOY)/sszip_envoy.wasm
+export SSZIP_OWNER_LIBRARY := $(ENVOY)/libsszip_owner.so
+export SSZIP_CACHED := $(BIN)/sszip-cached
+export SSZIP_REPLAY_NODE := $(BIN)/replay-node
+export SSZIP_SPLICES := $(CARGO_TARGET_DIR)/debug/examples/splices
+export SSZIP_SSZ_ORACLE := $(CARGO_TARGET_DIR)/debug/examples/ssz_oracle
+export SSZIP_LODESTAR := $(SSZIP_CACHE)/lodestar
+
 .DEFAULT_GOAL := help
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
-.PHONY: help setup build run test check unit ssz e2e fuzz races bench compare scale clean \
-	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker docker-test faults \
-	examples ssz-peers \
+.PHONY: help setup build run quick test test-all lint check unit ssz e2e fuzz races bench compare scale clean \
+	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker docker-test \
+	tested tested-crates ssz-peers rows row rows-shipped e2e-shipped \
 	nginx-tests nginx-tests-there
 
 help: ## what can be made (this list)
@@ -33,7 +50,7 @@ setup: ## installs all that `make test` needs (the others install on their own)
 
 build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
-	cargo build --release --package sszip-core --features ffi
+	cargo build --release --package sszip-nginx
 	cargo build --release --package sszip-owner
 	cargo build --release --package sszip-cli
 	cargo build --release --package replay-node
@@ -51,19 +68,18 @@ run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctr
 	@scripts/setup run
 	@scripts/run
 
-test: setup ## all checks and tests; a summary at the end
-	@$(PYTHON) scripts/run-tests
+quick: setup ## lints, Rust tests, the parity table on nginx and Envoy: 7 minutes
+	@$(PYTHON) scripts/run-tests quick
 
-check: setup ## format, lints, C style, dependencies' licences
+test: setup ## what has to pass before a change lands: 15 minutes, 30 the first time
+	@$(PYTHON) scripts/run-tests test
+
+test-all: setup ## all there is, with new seeds, Docker and what ships: before a release
+	@$(PYTHON) scripts/run-tests all
+
+lint: setup ## format, lints, C style
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
-	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
-	cargo clippy --locked --manifest-path shared-core/fuzz/Cargo.toml -- -D warnings
-	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
-	cargo clippy --locked --manifest-path loadtest/ssz-peers/Cargo.toml \
-		--all-targets -- -D warnings
-	@scripts/check-wasm
-	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src
 	shellcheck --external-sources \
@@ -71,56 +87,83 @@ check: setup ## format, lints, C style, dependencies' licences
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
 		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations
 
-unit: setup ## the Rust tests, the C ABI's among them
-	$(PYTHON) scripts/run-cargo-tests unit --workspace --all-features $(ARGS)
+check: lint ## ... and WebAssembly, fuzz targets, dependencies' licences
+	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
+	cargo clippy --locked --manifest-path shared-core/fuzz/Cargo.toml -- -D warnings
+	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
+	cargo clippy --locked --manifest-path loadtest/ssz-peers/Cargo.toml \
+		--all-targets -- -D warnings
+	@scripts/check-wasm
+	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 
-ssz: setup ssz-peers examples ## SSZ against the specifications, Lodestar and typed crates
-	SSZIP_SSZ_ORACLE=$(CARGO_TARGET_DIR)/release/examples/ssz_oracle \
-	SSZIP_LODESTAR=$(SSZIP_CACHE)/lodestar \
+# Once for the hosts, the programs and the Rust tests, with all features of the core.
+CRATES := --locked --workspace --exclude sszip-envoy-wasm --exclude sszip-sandbox \
+	--features sszip-core/ffi,sszip-core/store,sszip-core/faults
+
+tested-crates: setup
+	cargo build $(CRATES) --lib --bins --example splices --example ssz_oracle
+
+tested: tested-crates ## what the tests run: compiled quickly, and fails when a test says so
+	@scripts/build-nginx-module debian --tested
+	@install -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox-tested)" \
+		$(TESTED)/envoy/sszip_envoy.wasm
+	@install -D -t $(TESTED)/envoy "$(CARGO_TARGET_DIR)/debug/libsszip_envoy.so" \
+		"$(CARGO_TARGET_DIR)/debug/libsszip_owner.so"
+	@install -D -t $(TESTED)/bin "$(CARGO_TARGET_DIR)/debug/replay-node" \
+		"$(CARGO_TARGET_DIR)/debug/sszip-cached" "$(CARGO_TARGET_DIR)/debug/sszip"
+
+unit: tested-crates ## the Rust tests, the C ABI's among them
+	$(PYTHON) scripts/run-cargo-tests unit $(CRATES) $(ARGS)
+
+ssz: tested-crates ssz-peers ## SSZ against the specifications, Lodestar and typed crates
 	$(SSZIP_CACHE)/ssz-venv/bin/python scripts/run-pytest ssz -q $(ARGS) tests/ssz
 
 ssz-peers: setup ## ... SSZ beside typed crates only
 	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
 
+# tests/README.md says which test runs where
 e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan; docker
 
-# $(call pytest,NGINX,MODULE,FLAVOUR,MARKS,STAGE): tests/README.md says which run where
-pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
-	SSZIP_MODULE_FAULTS=$(SSZIP_CACHE)/module/$(3)-faults/$(MODULE) \
-	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
-	SSZIP_SPLICES=$(CARGO_TARGET_DIR)/release/examples/splices \
-	$(PYTHON) scripts/run-pytest $(5) $(if $(4),-m $(4)) $(ARGS) tests/e2e
-
-e2e-owner: setup build ## ... the cache's owner only
-	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
-	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/nginx/libsszip_owner.so \
+e2e-owner: tested ## ... the cache's owner only
 	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) tests/owner
 
-e2e-envoy: setup build ## ... Envoy only
-	SSZIP_ENVOY=$$(echo $(SSZIP_CACHE)/envoy/lib/python3*/site-packages/envoy/_bin/envoy) \
-	SSZIP_ENVOY_MODULE=$(CURDIR)/build/envoy/libsszip_envoy.so \
-	SSZIP_WASM=$(CURDIR)/build/envoy/sszip_envoy.wasm \
-	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/envoy/libsszip_owner.so \
-	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
-	SSZIP_MODULE=$(CURDIR)/build/nginx/ngx_http_sszip_module.so \
-	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
+e2e-envoy: tested ## ... Envoy only
 	$(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) tests/envoy
 
-e2e-debian: setup build faults examples ## ... Debian's nginx only
-	@scripts/build-nginx-module debian --faults
-	$(call pytest,/usr/sbin/nginx,$(CURDIR)/build/nginx/$(MODULE),debian,,e2e-debian)
+e2e-debian: tested ## ... Debian's nginx only
+	$(PYTHON) scripts/run-pytest e2e-debian $(ARGS) tests/e2e
 
-e2e-1.28: setup build faults examples ## ... nginx 1.28 only
+e2e-1.28: tested ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
-	@scripts/build-nginx-module 1.28
-	@scripts/build-nginx-module 1.28 --faults
-	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28,'bare and not once and not carried',e2e-1.28)
+	@scripts/build-nginx-module 1.28 --tested
+	SSZIP_NGINX=$(NGINX_128)/sbin/nginx SSZIP_MODULE=$(TESTED)/nginx-1.28/$(MODULE) \
+	SSZIP_MODULE_FAULTS=$(TESTED)/nginx-1.28/$(MODULE) \
+	$(PYTHON) scripts/run-pytest e2e-1.28 -m 'bare and not once and not carried' $(ARGS) tests/e2e
 
-e2e-asan: setup build faults examples ## ... nginx 1.28 with AddressSanitizer only
+e2e-asan: tested ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
-	@scripts/build-nginx-module 1.28-asan
-	@scripts/build-nginx-module 1.28-asan --faults
-	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan,'not once',e2e-asan)
+	@scripts/build-nginx-module 1.28-asan --tested
+	SSZIP_NGINX=$(NGINX_ASAN)/sbin/nginx SSZIP_MODULE=$(TESTED)/nginx-1.28-asan/$(MODULE) \
+	SSZIP_MODULE_FAULTS=$(TESTED)/nginx-1.28-asan/$(MODULE) SSZIP_NGINX_ASAN=1 \
+	$(PYTHON) scripts/run-pytest e2e-asan -m 'not once' $(ARGS) tests/e2e
+
+ROWS := $(addprefix tests/,e2e/test_cases_nginx.py e2e/test_sequences_nginx.py \
+	envoy/test_cases_envoy.py envoy/test_sequences_envoy.py)
+ROWS_WASM := tests/envoy/test_cases_wasm.py tests/envoy/test_sequences_wasm.py
+
+rows: tested ## the parity table on Debian's nginx and on Envoy's module
+	$(PYTHON) scripts/run-pytest rows $(ARGS) $(ROWS)
+
+row: tested ## rows of the table on the core and all hosts: ROW="words of its name"
+	@scripts/list-rows "$(ROW)"
+	SSZIP_ROW="$(ROW)" cargo test --quiet $(CRATES) --test table
+	SSZIP_ROW="$(ROW)" $(PYTHON) scripts/run-pytest row -n 2 -vv $(ARGS) $(ROWS) $(ROWS_WASM)
+
+e2e-shipped: build tested ## ... all rows on what `make build` makes
+	$(MAKE) --no-print-directory rows-shipped SHIPPED=1
+
+rows-shipped:
+	$(PYTHON) scripts/run-pytest e2e-shipped $(ARGS) $(ROWS) $(ROWS_WASM)
 
 e2e-docker: setup build ## ... the stack in Docker only, of build/; where an engine can be started
 	@scripts/setup docker
@@ -129,17 +172,6 @@ e2e-docker: setup build ## ... the stack in Docker only, of build/; where an eng
 docker-test: ## builds the images of docker/ from source, runs the stack, kills and upgrades it
 	@scripts/setup docker
 	@scripts/docker-test
-
-# The core that panics and fails when a test says so.
-faults: setup
-	cargo build --release --package sszip-core --features ffi,faults \
-		--target-dir "$(CARGO_TARGET_DIR)/faults"
-
-# Programs over the core that tests run, made in one go: an example has
-# features of its own, for which the core is compiled once more.
-examples: setup
-	cargo build --release --package sszip-core --features ffi \
-		--example splices --example ssz_oracle
 
 # Not of `make test`: the suite has no release that a set-up could install.
 NGINX := /usr/sbin/nginx
@@ -173,5 +205,5 @@ scale: build ## workers, connections, keys, a store of STORE_GB (16), and a mode
 	loadtest/compare/scale --store-gb $(or $(STORE_GB),16)
 
 clean: ## removes build/ and what was compiled into the caches
-	rm -rf build "$(CARGO_TARGET_DIR)" "$(SSZIP_CACHE)/module" \
+	rm -rf build "$(CARGO_TARGET_DIR)" "$(SSZIP_CACHE)/module" "$(TESTED)" \
 		"$(NGINX_128)" "$(NGINX_ASAN)"

@@ -6,6 +6,31 @@ import pytest
 pytest.register_assert_rewrite("harness", "daemon")
 
 import kept_logs  # noqa: E402
+from durations import LongestFirst, Recorder  # noqa: E402
+from tiers import IS_THOROUGH  # noqa: E402
+
+_recorder = Recorder()
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    if IS_THOROUGH:
+        return
+    left = [item for item in items if item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+def pytest_runtest_logreport(report):
+    _recorder.add(report)
+
+
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput"):  # the controller of xdist's workers
+        _recorder.write()
 
 
 def pytest_runtest_logstart(nodeid):

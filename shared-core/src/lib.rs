@@ -64,3 +64,7 @@ mod support;
 pub mod transcode;
 pub mod variable;
 pub mod zstd;
+
+#[cfg(all(test, feature = "ffi"))]
+#[global_allocator]
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;

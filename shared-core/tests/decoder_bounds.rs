@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use sszip_core::allocator::faulty::most_of;
+use sszip_core::allocator::Allocator;
 use sszip_core::cache::process::wake::Queue;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
@@ -16,6 +17,9 @@ use sszip_core::memory::Budget;
 #[path = "support/driven.rs"]
 mod driven;
 use driven::{ran, stored, through, End};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 const MIB: usize = 1 << 20;
 const MEMORY: usize = 8 * MIB;

@@ -54,7 +54,7 @@ fn host() -> &'static Path {
     })
 }
 
-/// What cargo built beside this test: the newest, since old builds stay.
+/// What cargo built in the folder of this test: the newest, since old builds stay.
 fn static_library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folders = test.ancestors().skip(1).take(2);
@@ -64,10 +64,10 @@ fn static_library() -> PathBuf {
         .filter_map(|entry| {
             let path = entry.ok()?.path();
             let name = path.file_name()?.to_str()?;
-            (name.starts_with("libsszip_core") && name.ends_with(".a")).then_some(path)
+            (name.starts_with("libsszip_nginx") && name.ends_with(".a")).then_some(path)
         })
         .max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
-        .expect("cargo builds the static library with the tests")
+        .expect("`make tested` makes the static library")
 }
 
 struct Answer {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::allocator::faulty::{left, most_of, refusing, Refusals};
-use sszip_core::allocator::{self, SMALL};
+use sszip_core::allocator::{self, Allocator, SMALL};
 use sszip_core::bytes::Bytes;
 use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
 use sszip_core::cache::process::hot::Hot;
@@ -27,6 +27,9 @@ use sszip_core::mode::Mode;
 
 mod support;
 use support::gunzip;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -11,7 +11,7 @@ use std::ptr::null;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
 
-use sszip_core::allocator::SMALL;
+use sszip_core::allocator::{Allocator, SMALL};
 use sszip_core::bytes::Bytes;
 use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use sszip_core::cache::process::Shared;
@@ -20,6 +20,9 @@ use sszip_core::gzip::oneshot::gzip;
 use sszip_core::script::{kept, stored};
 
 use support::each_refused;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn text(bytes: &[u8]) -> sszip_str {
     sszip_str {

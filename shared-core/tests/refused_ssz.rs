@@ -6,13 +6,16 @@
 #[path = "support/refused.rs"]
 mod support;
 
-use sszip_core::allocator::SMALL;
+use sszip_core::allocator::{Allocator, SMALL};
 use sszip_core::ssz::{
     check, hash_tree_root, to_json, to_ssz, Error, Fork, Form, Preset, Schema, ToJson, ToSsz,
     TypeId,
 };
 
 use support::each_refused;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 const TABLE: &str = r#"
 class Point(Container):

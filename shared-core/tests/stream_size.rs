@@ -5,7 +5,11 @@
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use sszip_core::allocator::faulty::most_of;
+use sszip_core::allocator::Allocator;
 use sszip_core::gzip::stream::{Coder, Flush};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// Hex and what does not compress: both kinds of blocks.
 fn body() -> Vec<u8> {

@@ -5,7 +5,6 @@ import pathlib
 
 import pytest
 
-from harness.lanes import Lanes
 from harness.nginx import MODULE, NGINX, Nginx
 from harness.running import nobody_complains, origin, preload, session_origin, starting
 from harness.specified import cache_directory
@@ -18,10 +17,6 @@ def pytest_sessionstart(session):
     for name, path in (("SSZIP_NGINX", NGINX), ("SSZIP_MODULE", MODULE)):
         if not pathlib.Path(path).exists():
             raise pytest.UsageError(f"{name}: there is no {path}")
-
-
-def pytest_xdist_make_scheduler(config, log):
-    return Lanes(config, log)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from harness.owner import wait_until_linked
 from harness.rpc import call
 from test_chain import TIP, Stand, at
 from test_store_life import kill_manager
+from tiers import seeds
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
@@ -185,7 +186,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_nothing_that_an_honest_node_would_not_have_said(seed):
     run = Run(seed)
     weights, steps = zip(*STEPS, strict=True)

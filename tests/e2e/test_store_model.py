@@ -17,6 +17,7 @@ from harness.owner import wait_until_linked
 from harness.processes import runs, stop
 from harness.rpc import call
 from test_store_life import end, kill_manager
+from tiers import seeds
 
 pytestmark = [
     pytest.mark.once("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
@@ -174,7 +175,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(2, 8))
 def test_nothing_that_was_purged_or_never_was(seed, origin):
     run = Run(seed, origin)
     weights, steps = zip(*STEPS, strict=True)

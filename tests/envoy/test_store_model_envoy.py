@@ -9,6 +9,7 @@ from harness.envoy import Envoy, route
 from harness.owner import Owner
 from test_store_life import owner_of
 from test_store_model import CHAINS, STEPS, Run
+from tiers import seeds
 
 PURGE = {
     "name": "purge",
@@ -106,7 +107,7 @@ class WithDaemon(Beside):
 
 
 @pytest.mark.parametrize("kind", [Beside, WithDaemon])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_nothing_that_was_purged_or_never_was(seed, kind, origin):
     run = kind(seed, origin)
     steps = [(weight, getattr(kind, step.__name__)) for weight, step in STEPS]

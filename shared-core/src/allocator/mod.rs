@@ -96,12 +96,9 @@ static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
 /// `None` until it is needed.
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-/// nginx's, and of whoever else links the library.
+/// The static library for nginx (`nginx-module/library`) makes it the global one.
 #[derive(Debug)]
 pub struct Allocator;
-
-#[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
 
 // SAFETY: all memory is the system's, under its own contract, or a part of the
 // reserve that nobody else has.

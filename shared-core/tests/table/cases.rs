@@ -133,8 +133,16 @@ pub fn load() -> Vec<Case> {
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
                 .case
         })
-        .filter(|case| case.hosts.iter().any(|host| host == "core"))
+        .filter(|case| case.hosts.iter().any(|host| host == "core") && is_wanted(&case.name))
         .collect()
+}
+
+/// Whether `SSZIP_ROW` (see `make row`) wants this row: it has all its words, or there is none.
+pub fn is_wanted(name: &str) -> bool {
+    let wanted = std::env::var("SSZIP_ROW").unwrap_or_default();
+    let name = name.to_lowercase();
+    let mut words = wanted.split_whitespace();
+    words.all(|word| name.contains(&word.to_lowercase()))
 }
 
 /// Whether a case holds on a host, which is given it at a place of `process`.

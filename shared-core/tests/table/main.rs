@@ -35,7 +35,8 @@ fn assert_none(failures: &[String]) {
 #[test]
 fn every_case_holds_in_every_split() {
     let cases = cases::load();
-    assert!(cases.len() > 100, "only {} cases were found", cases.len());
+    let is_whole = std::env::var_os("SSZIP_ROW").is_none();
+    assert!(!is_whole || cases.len() > 100, "only {} cases were found", cases.len());
     let mut failures = Vec::new();
     for case in &cases {
         for split in cases::SPLITS {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
 
+use super::cases;
 use super::driven::End;
 use super::fields::{check_fields, gzip, joined, same, Fields};
 use super::host::{self, Answer, Host};
@@ -121,6 +122,7 @@ pub fn load() -> Vec<Sequence> {
     sequences.retain(|sequence| {
         let hosts = sequence.hosts.as_ref();
         hosts.is_none_or(|hosts| hosts.iter().any(|host| host == "core"))
+            && cases::is_wanted(&sequence.name)
     });
     sequences
 }

@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 
 from . import zstd
-from .cases import DIRECTORY
+from .cases import DIRECTORY, is_wanted
 from .origin import CLOSE, answer, bytewise, scattered
 
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
@@ -120,7 +120,7 @@ def load(host):
         for raw in table:
             if unknown := set(raw) - _SEQUENCE:
                 raise ValueError(f"{raw.get('name')}: {unknown}")
-            if host in raw.get("hosts", [host]):
+            if host in raw.get("hosts", [host]) and is_wanted(raw["name"]):
                 steps = [_step(step, raw["name"]) for step in raw["step"]]
                 sequences.append(Sequence(raw["name"], raw.get("config", {}), steps))
     return sequences

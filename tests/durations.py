@@ -1,0 +1,53 @@
+"""How long each test file takes, so that the longest begin first.
+
+tests/durations.json has seconds of one worker for each file that takes a while, recorded by
+`SSZIP_RECORD_DURATIONS=1 make test`."""
+
+import collections
+import json
+import os
+import pathlib
+
+from xdist.scheduler import LoadFileScheduling
+
+RECORDED = pathlib.Path(__file__).with_name("durations.json")
+SHORTEST = 2.0  # seconds; shorter files need no place of their own
+SECONDS_PER_TEST = 0.05  # of files that are not recorded
+
+
+class LongestFirst(LoadFileScheduling):
+    """Gives out files, the longest first: none that begins late keeps the others waiting."""
+
+    def __init__(self, config, log=None):
+        super().__init__(config, log)
+        self._recorded = recorded()
+
+    def _assign_work_unit(self, node):
+        longest = max(self.workqueue, key=self._seconds)
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
+
+    def _seconds(self, file):
+        return self._recorded.get(file, SECONDS_PER_TEST * len(self.workqueue[file]))
+
+
+def recorded():
+    return json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+
+
+class Recorder:
+    """Adds up what the phases of each file's tests take, and writes it where asked to."""
+
+    def __init__(self):
+        self._seconds = collections.Counter()
+
+    def add(self, report):
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def write(self):
+        if not os.environ.get("SSZIP_RECORD_DURATIONS"):
+            return
+        known = {file: s for file, s in recorded().items() if file not in self._seconds}
+        known |= {file: round(s, 1) for file, s in self._seconds.items() if s >= SHORTEST}
+        text = json.dumps(dict(sorted(known.items())), indent=1)
+        RECORDED.write_text(f"{text}\n")

@@ -1,0 +1,21 @@
+"""What `make quick` and `make test` leave to `make test-all`.
+
+SSZIP_TIER names the tier; without it (pytest by hand) everything runs."""
+
+import os
+
+IS_THOROUGH = os.environ.get("SSZIP_TIER", "all") == "all"
+NEW_SEEDS = 2
+
+
+def seeds(few, many):
+    """Seeds of a test at random: `few`, or, in `make test-all`, `many` and NEW_SEEDS new ones."""
+    if not IS_THOROUGH:
+        return list(range(few))
+    base = int(os.environ.get("SSZIP_SEED", "0"))
+    return [*range(many), *(range(base, base + NEW_SEEDS) if base >= many else ())]
+
+
+def times(few, many):
+    """How often something rare is tried."""
+    return many if IS_THOROUGH else few
