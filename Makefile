@@ -46,7 +46,7 @@ help: ## what can be made (this list)
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## installs all that `make test` needs (the others install on their own)
-	@scripts/setup test
+	@test -n "$(SSZIP_IS_SET_UP)" || scripts/setup test
 
 build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build

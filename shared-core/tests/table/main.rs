@@ -36,7 +36,11 @@ fn assert_none(failures: &[String]) {
 fn every_case_holds_in_every_split() {
     let cases = cases::load();
     let is_whole = std::env::var_os("SSZIP_ROW").is_none();
-    assert!(!is_whole || cases.len() > 100, "only {} cases were found", cases.len());
+    assert!(
+        !is_whole || cases.len() > 100,
+        "only {} cases were found",
+        cases.len()
+    );
     let mut failures = Vec::new();
     for case in &cases {
         for split in cases::SPLITS {
