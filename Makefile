@@ -21,6 +21,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 TESTED := $(SSZIP_CACHE)/tested
 BIN := $(if $(SHIPPED),$(CURDIR)/build/bin,$(TESTED)/bin)
 ENVOY := $(if $(SHIPPED),$(CURDIR)/build/envoy,$(TESTED)/envoy)
+export SSZIP_SHIPPED := $(SHIPPED)
 export SSZIP_NGINX ?= /usr/sbin/nginx
 export SSZIP_MODULE ?= $(if $(SHIPPED),$(CURDIR)/build/nginx,$(TESTED)/nginx-debian)/$(MODULE)
 export SSZIP_MODULE_FAULTS ?= $(TESTED)/nginx-debian/$(MODULE)
@@ -163,7 +164,8 @@ e2e-shipped: build tested ## ... all rows on what `make build` makes
 	$(MAKE) --no-print-directory rows-shipped SHIPPED=1
 
 rows-shipped:
-	$(PYTHON) scripts/run-pytest e2e-shipped $(ARGS) $(ROWS) $(ROWS_WASM)
+	$(PYTHON) scripts/run-pytest e2e-shipped $(ARGS) $(ROWS) $(ROWS_WASM) \
+		tests/owner/test_owner_library.py
 
 e2e-docker: setup build ## ... the stack in Docker only, of build/; where an engine can be started
 	@scripts/setup docker

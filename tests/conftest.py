@@ -7,7 +7,7 @@ pytest.register_assert_rewrite("harness", "daemon")
 
 import kept_logs  # noqa: E402
 from durations import LongestFirst, Recorder  # noqa: E402
-from tiers import IS_THOROUGH  # noqa: E402
+from tiers import IS_SHIPPED, IS_THOROUGH  # noqa: E402
 
 _recorder = Recorder()
 
@@ -17,11 +17,15 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    if IS_THOROUGH:
-        return
-    left = [item for item in items if item.get_closest_marker("thorough")]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    left_out = [] if IS_THOROUGH else ["thorough"]
+    if not IS_SHIPPED:
+        left_out.append("shipped")
+
+    def is_left_out(item):
+        return any(item.get_closest_marker(name) for name in left_out)
+
+    config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
+    items[:] = [item for item in items if not is_left_out(item)]
 
 
 def pytest_runtest_logreport(report):

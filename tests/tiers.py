@@ -6,6 +6,8 @@ import os
 
 IS_THOROUGH = os.environ.get("SSZIP_TIER", "all") == "all"
 NEW_SEEDS = 2
+# Whether the hosts are those of `make build`, or by hand unknown: then everything runs.
+IS_SHIPPED = os.environ.get("SSZIP_SHIPPED", "1") != ""
 
 
 def seeds(few, many):
