@@ -61,7 +61,10 @@ fuzz_target!(|data: &[u8]| {
     if text[cut..].iter().any(|byte| !byte.is_ascii_whitespace()) {
         assert!(!beginning.is_whole || !elements.is_whole || beginning.shape == Shape::Other);
     }
-    assert!(elements.all.starts_with(&beginning.all), "an answer goes on");
+    assert!(
+        elements.all.starts_with(&beginning.all),
+        "an answer goes on"
+    );
 
     let joined = [b"[", &texts(text, &elements).join(&b","[..])[..], b"]"].concat();
     let again = read(&joined).expect("there is memory");
