@@ -29,11 +29,15 @@ export SSZIP_ENVOY = $(shell echo $(SSZIP_CACHE)/envoy/lib/python3*/site-package
 export SSZIP_ENVOY_MODULE := $(ENVOY)/libsszip_envoy.so
 export SSZIP_WASM := $(ENVOY)/sszip_envoy.wasm
 export SSZIP_OWNER_LIBRARY := $(ENVOY)/libsszip_owner.so
+export SSZIP_COMMAND := $(BIN)/sszip
 export SSZIP_CACHED := $(BIN)/sszip-cached
 export SSZIP_REPLAY_NODE := $(BIN)/replay-node
 export SSZIP_SPLICES := $(CARGO_TARGET_DIR)/debug/examples/splices
 export SSZIP_SSZ_ORACLE := $(CARGO_TARGET_DIR)/debug/examples/ssz_oracle
 export SSZIP_LODESTAR := $(SSZIP_CACHE)/lodestar
+
+# $(call all,FOLDER): the folder, unless ARGS names files.
+all = $(if $(findstring tests/,$(ARGS)),,$(1))
 
 .DEFAULT_GOAL := help
 # cargo, pytest and nginx's make each use all cores.
@@ -117,7 +121,7 @@ unit: tested-crates ## the Rust tests, the C ABI's among them
 	$(PYTHON) scripts/run-cargo-tests unit $(CRATES) $(ARGS)
 
 ssz: tested-crates ssz-peers ## SSZ against the specifications, Lodestar and typed crates
-	$(SSZIP_CACHE)/ssz-venv/bin/python scripts/run-pytest ssz -q $(ARGS) tests/ssz
+	$(SSZIP_CACHE)/ssz-venv/bin/python scripts/run-pytest ssz -q $(ARGS) $(call all,tests/ssz)
 
 ssz-peers: setup ## ... SSZ beside typed crates only
 	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
@@ -126,27 +130,27 @@ ssz-peers: setup ## ... SSZ beside typed crates only
 e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan e2e-docker ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan; docker
 
 e2e-owner: tested ## ... the cache's owner only
-	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) tests/owner
+	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) $(call all,tests/owner)
 
 e2e-envoy: tested ## ... Envoy only
-	$(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) tests/envoy
+	$(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) $(call all,tests/envoy)
 
 e2e-debian: tested ## ... Debian's nginx only
-	$(PYTHON) scripts/run-pytest e2e-debian $(ARGS) tests/e2e
+	$(PYTHON) scripts/run-pytest e2e-debian $(ARGS) $(call all,tests/e2e)
 
 e2e-1.28: tested ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28 --tested
 	SSZIP_NGINX=$(NGINX_128)/sbin/nginx SSZIP_MODULE=$(TESTED)/nginx-1.28/$(MODULE) \
 	SSZIP_MODULE_FAULTS=$(TESTED)/nginx-1.28/$(MODULE) \
-	$(PYTHON) scripts/run-pytest e2e-1.28 -m 'bare and not once and not carried' $(ARGS) tests/e2e
+	$(PYTHON) scripts/run-pytest e2e-1.28 -m 'bare and not once and not carried' $(ARGS) $(call all,tests/e2e)
 
 e2e-asan: tested ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
 	@scripts/build-nginx-module 1.28-asan --tested
 	SSZIP_NGINX=$(NGINX_ASAN)/sbin/nginx SSZIP_MODULE=$(TESTED)/nginx-1.28-asan/$(MODULE) \
 	SSZIP_MODULE_FAULTS=$(TESTED)/nginx-1.28-asan/$(MODULE) SSZIP_NGINX_ASAN=1 \
-	$(PYTHON) scripts/run-pytest e2e-asan -m 'not once' $(ARGS) tests/e2e
+	$(PYTHON) scripts/run-pytest e2e-asan -m 'not once' $(ARGS) $(call all,tests/e2e)
 
 ROWS := $(addprefix tests/,e2e/test_cases_nginx.py e2e/test_sequences_nginx.py \
 	envoy/test_cases_envoy.py envoy/test_sequences_envoy.py)
@@ -160,12 +164,12 @@ row: tested ## rows of the table on the core and all hosts: ROW="words of its na
 	SSZIP_ROW="$(ROW)" cargo test --quiet $(CRATES) --test table
 	SSZIP_ROW="$(ROW)" $(PYTHON) scripts/run-pytest row -n 2 -vv $(ARGS) $(ROWS) $(ROWS_WASM)
 
-e2e-shipped: build tested ## ... all rows on what `make build` makes
+e2e-shipped: build tested ## ... all rows, and tests marked `shipped`, on what `make build` makes
 	$(MAKE) --no-print-directory rows-shipped SHIPPED=1
 
 rows-shipped:
 	$(PYTHON) scripts/run-pytest e2e-shipped $(ARGS) $(ROWS) $(ROWS_WASM) \
-		tests/owner/test_owner_library.py
+		$$(git grep -l 'mark\.shipped' 'tests/*/test_*.py')
 
 e2e-docker: setup build ## ... the stack in Docker only, of build/; where an engine can be started
 	@scripts/setup docker

@@ -23,6 +23,7 @@ from harness.rpc import Node, call
 # it can be told to refuse the program memory, but not to do without its own
 pytestmark = [
     pytest.mark.bare,
+    pytest.mark.shipped("failures on demand need thread-local memory, without which glibc ends a thread"),
     pytest.mark.skipif(
         SANITIZED,
         reason="AddressSanitizer ends a process that it can't map memory of its own for: see test_refused_memory.py",

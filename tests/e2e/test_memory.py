@@ -170,6 +170,7 @@ def test_identity_leaves_no_memory_either(nginx, origin):
     assert growth(nginx, work, rounds=8) < 2048 * SLACK
 
 
+@pytest.mark.shipped("failures on demand lie between the core and the system's allocator")
 def test_large_answers_give_their_memory_back(nginx, origin):
     """After a peak the process does not keep what it needed once."""
     (worker,) = nginx.workers()

@@ -11,7 +11,10 @@ from harness.nginx import free_port
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-pytestmark = pytest.mark.once("it ends before there is an nginx")
+pytestmark = [
+    pytest.mark.once("it ends before there is an nginx"),
+    pytest.mark.shipped("`make run` takes what `make build` makes"),
+]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ an answer are mixed."""
 import collections
 import itertools
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -19,7 +20,7 @@ from harness.origin import CLOSE, RESET, answer, bytewise, gzipped, head, scatte
 from harness.specified import values as specified_values
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "beacon"
-SSZIP = pathlib.Path(__file__).resolve().parents[2] / "build" / "bin" / "sszip"
+SSZIP = os.environ.get("SSZIP_COMMAND", "build/bin/sszip")
 
 OCTETS = ("Accept", "application/octet-stream")
 EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
