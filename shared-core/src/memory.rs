@@ -156,11 +156,6 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What they are of.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
     /// How many they are.
     pub fn bytes(&self) -> usize {
         self.bytes

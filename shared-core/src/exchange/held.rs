@@ -15,9 +15,6 @@ use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::{json, memory};
 
-/// Room that is made for a body before any of it has come. Bytes.
-const FIRST: usize = 64 << 10;
-
 /// What has come of a body.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -58,34 +55,9 @@ impl Held {
         self.delimited || json::closes(&self.body)
     }
 
-    /// Takes the memory for the beginning of a body of known `length`, if there could ever
-    /// be enough for all of it: itself and, for the time of coding, its other form.
-    /// What the node announces takes nothing.
-    pub(super) fn begin(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
-        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        if length.saturating_mul(2) > limit {
-            return Err(Mode::Memory);
-        }
-        self.reserve(config, length.min(FIRST))
-    }
-
-    /// Takes the memory for `length` bytes of a body that may have `most`. Its room
-    /// doubles, so that it is copied seldom.
-    pub(super) fn make_room(
-        &mut self,
-        config: &Config,
-        length: usize,
-        most: usize,
-    ) -> Result<(), Mode> {
-        let room = self.body.capacity();
-        if room >= length {
-            return Ok(());
-        }
-        let more = room.saturating_mul(2).max(FIRST).min(most).max(length);
-        self.reserve(config, more)
-    }
-
-    fn reserve(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
+    /// Takes the memory for a body of known `length`: itself and, for the time
+    /// of coding, its other form.
+    pub(super) fn reserve(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
         self.claim(config, length, length)?;
         self.grow(length)
     }
@@ -101,9 +73,8 @@ impl Held {
         if self.body.capacity() >= length {
             return self.claim(config, self.body.capacity(), length);
         }
-        let twice = self.body.capacity().saturating_mul(2).max(FIRST);
-        let most = self.declared.unwrap_or(most).min(most);
-        let room = twice.min(most).max(length);
+        let twice = self.body.capacity().saturating_mul(2);
+        let room = self.declared.unwrap_or(twice).min(most).max(length);
         if self.claim(config, room, room).is_ok() {
             return self.grow(room);
         }
@@ -221,14 +192,6 @@ impl Whole {
         self.is_of_unknown_length() && self.most.is_none()
     }
 
-    /// Whether it is compressed and nothing else, so that it can be compressed as it comes
-    /// where there is no memory for all of it.
-    pub(super) fn may_stream(&self) -> bool {
-        let stages = &self.stages;
-        let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
-        is_only_compressed && stages.gzip.is_some() && self.most.is_none()
-    }
-
     /// Whether it could go out as it comes, for all that is made of it.
     pub(super) fn is_of_unknown_length(&self) -> bool {
         let stages = &self.stages;
@@ -304,7 +267,7 @@ impl Whole {
         match self.held.declared {
             // More than was declared: not ours to repair.
             Some(declared) if length > declared => Err(Mode::Failed),
-            Some(declared) => self.held.make_room(config, length, declared),
+            Some(_) => Ok(()),
             None if length as u64 > most => Err(Mode::Encoded),
             None => {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
