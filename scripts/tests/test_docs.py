@@ -202,7 +202,7 @@ class Messages(unittest.TestCase):
 
 
 class Readme(unittest.TestCase):
-    def test_it_is_short(self):
+    def test_readme_has_fewer_than_1000_words(self):
         self.assertLess(len((ROOT / "README.md").read_text().split()), 1000)
 
 

@@ -49,10 +49,10 @@ impl Coded {
         }
     }
 
-    /// What can be decoded of a body that breaks off, which is not proved by a checksum.
+    /// Decodes as much of a cut body as came; no checksum proves it.
     ///
     /// # Errors
-    /// As of [`decode`](Self::decode); [`InflateError::Bad`] where there is something
+    /// Those of [`decode`](Self::decode); [`InflateError::Bad`] where there is something
     /// else in it.
     pub fn decode_beginning(
         self,

@@ -71,7 +71,7 @@ const STREAM: usize = WINDOW + (512 << 10);
 /// asked before so many bytes are taken in all.
 ///
 /// # Errors
-/// As of [`unzstd`]; [`InflateError::Bad`]: it does not break off, but is damaged.
+/// Those of [`unzstd`]; [`InflateError::Bad`] if the body is damaged, not cut.
 pub fn unzstd_beginning(
     coded: &[u8],
     cap: usize,

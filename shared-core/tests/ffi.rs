@@ -54,7 +54,7 @@ fn host() -> &'static Path {
     })
 }
 
-/// What cargo built in the folder of this test: the newest, since old builds stay.
+/// Finds the static library in the folder of this test: the newest, since old builds stay.
 fn static_library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folders = test.ancestors().skip(1).take(2);

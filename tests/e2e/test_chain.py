@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import client
-from harness.chain import ADDRESS, Chain, of_transactions
+from harness.chain import ADDRESS, Chain, calls_for_transactions
 from harness.client import request_bytes
 from harness.nginx import Nginx
 from harness.owner import owner_of, wait_until_linked
@@ -260,7 +260,7 @@ def test_what_is_final_is_kept_and_the_rest_goes_with_its_block():
         stand.change({"extend": 1})
         stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
         time.sleep(0.05)
-        final, young = at(150) + of_transactions(stand.chain, 150), at(200) + of_transactions(stand.chain, 200)
+        final, young = at(150) + calls_for_transactions(stand.chain, 150), at(200) + calls_for_transactions(stand.chain, 200)
         stand.is_right(final + young)
         for body in final + young:
             assert hit(stand.ask(body)), body
@@ -286,7 +286,7 @@ def test_what_was_replaced_is_gone(depth, by):
         stand.change({"extend": 12})
         head = stand.chain.head
         heights = range(head - depth - 2, head + 1)
-        bodies = TIP + [body for number in heights for body in at(number) + of_transactions(stand.chain, number)]
+        bodies = TIP + [body for number in heights for body in at(number) + calls_for_transactions(stand.chain, number)]
         stand.is_right(bodies)
         stand.change({"reorg": {"depth": depth, "length": depth + by}})
         # what is below is as it was
@@ -297,7 +297,7 @@ def test_what_was_replaced_is_gone(depth, by):
 
 def test_receipts_of_transactions_that_are_included_elsewhere():
     with Stand() as stand:
-        bodies = [body for number in range(195, 201) for body in of_transactions(stand.chain, number)]
+        bodies = [body for number in range(195, 201) for body in calls_for_transactions(stand.chain, number)]
         stand.is_right(bodies)
         before = stand.chain.honest(*bodies)
         stand.change({"reorg": {"depth": 6, "length": 8}})

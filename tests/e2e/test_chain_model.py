@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.chain import of_transactions
+from harness.chain import calls_for_transactions
 from harness.owner import wait_until_linked
 from harness.rpc import call
 from test_chain import TIP, Stand, at
@@ -69,7 +69,7 @@ class Run:
         number = max(head + 2 - int(self.dice.expovariate(1 / 4)), 1)
         pool = at(number) + TIP
         if number <= head:
-            pool += of_transactions(self.chain, number)
+            pool += calls_for_transactions(self.chain, number)
         pool.append(call("eth_getLogs", f'[{{"fromBlock":"0x{max(number - 2, 0):x}","toBlock":"0x{number + 2:x}"}}]'))
         pool.append(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
         self.questions = (self.questions + self.dice.sample(pool, 6))[-40:]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.chain import ADDRESS, Chain, of_transactions
+from harness.chain import ADDRESS, Chain, calls_for_transactions
 from harness.rpc import call
 from test_chain import Stand, hit
 
@@ -120,7 +120,7 @@ def test_hashes_say_what_they_are_of(stand):
     canonical = call("eth_getBlockReceipts", f'[{{"blockHash":"{young}","requireCanonical":true}}]')
     stand.is_right([canonical])
     assert stand.class_of(canonical) == "unfinalized"
-    for body in of_transactions(stand.chain, 100):
+    for body in calls_for_transactions(stand.chain, 100):
         stand.is_right([body])
         assert stand.class_of(body) == "immutable", body
 
@@ -186,9 +186,9 @@ def test_a_node_on_another_branch_is_told_by_its_hashes():
                 call("eth_getBlockByNumber", '["latest",true]'),
                 call("eth_getBlockReceipts", '["0xca"]'),
                 call("trace_block", '["0xcb"]'),
-                *of_transactions(stand.chain, 203),
+                *calls_for_transactions(stand.chain, 203),
             ]
-            same = [call("eth_getBlockByNumber", '["0xc9",false]'), *of_transactions(stand.chain, 200)]
+            same = [call("eth_getBlockByNumber", '["0xc9",false]'), *calls_for_transactions(stand.chain, 200)]
             for _ in range(3):
                 stand.is_right(other + same)
             assert [body for body in other if hit(stand.ask(body))] == []

@@ -48,7 +48,7 @@ def number(value):
     return bytes([low | 0x80, high]) if high else bytes([low])
 
 
-def with_status(status):
+def forge_status(status):
     def forge(entry):
         (length,) = struct.unpack("<I", entry[4:8])
         assert entry[HEAD : HEAD + 2] == STATUS
@@ -77,7 +77,7 @@ def cut(entry):
 
 
 FORGED = {
-    **{str(status): with_status(status) for status in (0, 100, 101, 103, 199, 204, 206, 304, 600, 999, 1224)},
+    **{str(status): forge_status(status) for status in (0, 100, 101, 103, 199, 204, 206, 304, 600, 999, 1224)},
     "a line feed in a value": replaced(b"value of mine", b"v\r\nX-Evil: 12"),
     "a zero in a value": replaced(b"value of mine", b"value\0of mine"),
     "a name that is none": replaced(b"x-ten-long", b"x ten long"),
@@ -131,16 +131,16 @@ def host(request, daemon, session_origin):
 def invalid(host):
     """How many entries the host has counted as invalid."""
     if host.kind == "nginx":
-        return of_page(told(host))
+        return entries_refused(told(host))
     return sum(host.stats(r"owner\.invalid_entries$").values())
 
 
-def of_page(report):
+def entries_refused(report):
     """The number at whichever place of the page it is."""
     if isinstance(report, dict):
         if "invalid_entries" in report:
             return report["invalid_entries"]
-        found = [of_page(value) for value in report.values()]
+        found = [entries_refused(value) for value in report.values()]
         return next((value for value in found if value is not None), None)
     return None
 

@@ -233,7 +233,7 @@ impl Prospect {
         })
     }
 
-    /// What a result is kept as that contradicts itself, or another one.
+    /// The class of a result that contradicts itself or another result.
     pub fn implausible(&self, known: Known<'_>) -> Judged {
         let named = Named::by(self.method, known.params);
         let kept_for = self.valid_nothing(known.valid).min(longest(named));

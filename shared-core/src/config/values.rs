@@ -179,7 +179,7 @@ pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
     read().ok_or_else(|| {
         let meant = meant_time(value).filter(|time| *time > 0);
         let meant = meant.map(|time| Duration(time).to_string());
-        invalid(value, with_suggestion("a time of at least 1ms", meant))
+        invalid(value, add_suggestion("a time of at least 1ms", meant))
     })
 }
 
@@ -227,7 +227,7 @@ impl Range {
             .ok_or_else(|| {
                 invalid(
                     value,
-                    with_suggestion(&self.to_string(), self.suggest(value)),
+                    add_suggestion(&self.to_string(), self.suggest(value)),
                 )
             })
     }
@@ -249,7 +249,7 @@ impl Range {
     }
 }
 
-fn with_suggestion(allowed: &str, meant: Option<String>) -> String {
+fn add_suggestion(allowed: &str, meant: Option<String>) -> String {
     match meant {
         Some(meant) => format!("{allowed}; did you mean \"{meant}\"?"),
         None => allowed.to_owned(),

@@ -73,7 +73,7 @@ pub fn gunzip_within(
     Ok(body)
 }
 
-/// What zlib-rs takes beside the output: its state with a window of 32 KiB. Bytes.
+/// Bytes that zlib-rs takes beside the output: its state, with a window of 32 KiB.
 const STATE: usize = 64 << 10;
 
 /// The bits of that window, and that there are a header and a trailer of gzip.
@@ -83,7 +83,7 @@ const WINDOW_BITS: u8 = 15 + 16;
 /// `may_take` is called with the total length before the output grows.
 ///
 /// # Errors
-/// As of [`gunzip_within`]; [`InflateError::Bad`]: it does not break off, but is damaged.
+/// Those of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged, not cut.
 pub fn gunzip_beginning(
     coded: &[u8],
     cap: usize,

@@ -51,7 +51,7 @@ class Chain(ReplayNode):
         return sum(methods.values()) if method is None else methods.get(method, 0)
 
 
-def of_transactions(chain, number):
+def calls_for_transactions(chain, number):
     """What may be asked of a block's transactions."""
     (block,) = chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
     bodies = []

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 
-from .chain import ADDRESS, of_transactions
+from .chain import ADDRESS, calls_for_transactions
 from .rpc import call
 
 READS = int(os.environ.get("SSZIP_HEAD_READS", "4000"))
@@ -41,7 +41,7 @@ class Watcher:
         head = chain.head
         (balance,) = chain.honest(BALANCE)
         block = f'"0x{head:x}"'
-        shows = of_transactions(chain, head)
+        shows = calls_for_transactions(chain, head)
         shows += [
             call("eth_getBlockByNumber", f"[{block},true]"),
             call("eth_getBlockByNumber", f"[{block},false]"),
@@ -185,7 +185,7 @@ def show_blocks_of_all_kinds(stand, accept):
         head = chain.head
         block = f'"0x{head:x}"'
         shows = [
-            *of_transactions(chain, head)[:3],
+            *calls_for_transactions(chain, head)[:3],
             call("eth_getBlockByNumber", f"[{block},true]"),
             call("eth_getBlockReceipts", f"[{block}]"),
             call("eth_getBalance", f"[{ADDRESS},{block}]"),

@@ -42,7 +42,7 @@ pub(in crate::exchange) struct Watch {
     read: u8,
 }
 
-/// What the call shows to which an answer of a batch with that id belongs. Calls that share an
+/// Finds what an answer of a batch shows, by the id of its call. Calls that share an
 /// id are told apart by their order.
 fn showing_of(watched: &[(Vec<u8>, Option<Showing>)], at: usize, id: &[u8]) -> Option<Showing> {
     let mut same = watched.iter().filter(|(other, _)| other == id);
@@ -58,7 +58,7 @@ fn showing_of(watched: &[(Vec<u8>, Option<Showing>)], at: usize, id: &[u8]) -> O
 #[derive(Debug)]
 pub(in crate::exchange) enum Watched {
     Call(Showing),
-    /// Those of a batch that have an id, in their order. Answers to some show no block.
+    /// The calls of a batch that have an id, in their order. Answers to some show no block.
     Batch(Vec<(Vec<u8>, Option<Showing>)>),
     /// A block of the Beacon API, or something of it, and its slot, where the path has it.
     Slot(Option<u64>),

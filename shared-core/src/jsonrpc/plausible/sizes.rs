@@ -18,7 +18,7 @@ pub struct BlockSize {
     pub transactions: u64,
 }
 
-/// What names a block in a call or in its result.
+/// A block as a call or its result names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockName {
     /// Its hash.
