@@ -156,6 +156,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// What they are of.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// How many they are.
     pub fn bytes(&self) -> usize {
         self.bytes

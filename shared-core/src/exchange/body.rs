@@ -69,6 +69,7 @@ impl Exchange {
             Err(_) if whole.is_in_window() => return self.start_stream(),
             // what can't be held is not judged
             Err(_) if whole.most.is_some() => return self.is_too_long_to_send(),
+            Err(Mode::Memory) if whole.may_stream() => return self.start_stream(),
             Err(reason) => {
                 self.give_up(reason)?;
                 return Ok(PieceAction::GiveUp);

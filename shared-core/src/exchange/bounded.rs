@@ -115,7 +115,7 @@ impl Exchange {
                 let mut whole = Box::new(Whole::new(Stages::default(), Held::of(head)));
                 whole.left_alone = Some(reason);
                 if let Some(declared) = whole.held.declared {
-                    whole.held.reserve(&self.config, declared).ok()?;
+                    whole.held.begin(&self.config, declared).ok()?;
                 }
                 whole
             }

@@ -15,6 +15,9 @@ use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::{json, memory};
 
+/// Taken for a body before any of it has come. Bytes.
+const FIRST: usize = 64 << 10;
+
 /// What has come of a body.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -55,11 +58,31 @@ impl Held {
         self.delimited || json::closes(&self.body)
     }
 
-    /// Takes the memory for a body of known `length`: itself and, for the time
-    /// of coding, its other form.
-    pub(super) fn reserve(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
-        self.claim(config, length, length)?;
-        self.grow(length)
+    /// Takes the memory for the beginning of a body of known `length`, if there could ever
+    /// be enough for all of it: itself and, for the time of coding, its other form.
+    /// What the node announces takes nothing.
+    pub(super) fn begin(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        if length.saturating_mul(2) > limit {
+            return Err(Mode::Memory);
+        }
+        self.reserve(config, length.min(FIRST), length)
+    }
+
+    /// Takes the memory for `length` bytes of a body that may have `most`. What is taken
+    /// doubles, so that it is seldom more than twice what has come.
+    pub(super) fn make_room(
+        &mut self,
+        config: &Config,
+        length: usize,
+        most: usize,
+    ) -> Result<(), Mode> {
+        let reserved = self.reservation.as_ref().map_or(0, |it| it.bytes() / 2);
+        if reserved.min(self.body.capacity()) >= length {
+            return Ok(());
+        }
+        let more = reserved.saturating_mul(2).max(FIRST).min(most).max(length);
+        self.reserve(config, more, most)
     }
 
     /// The same for the node's part of a batch, of at most `most` bytes.
@@ -70,15 +93,22 @@ impl Held {
         most: u64,
     ) -> Result<(), Mode> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        if self.body.capacity() >= length {
-            return self.claim(config, self.body.capacity(), length);
+        let most = self.declared.unwrap_or(most).min(most).max(length);
+        match self.make_room(config, length, most) {
+            Ok(()) => Ok(()),
+            Err(_) => self.reserve(config, length, most),
         }
-        let twice = self.body.capacity().saturating_mul(2);
-        let room = self.declared.unwrap_or(twice).min(most).max(length);
-        if self.claim(config, room, room).is_ok() {
-            return self.grow(room);
-        }
-        self.reserve(config, length)
+    }
+
+    /// Takes the memory for `length` bytes of a body that may have `most`.
+    ///
+    /// A body whose length was announced has its buffer at once, where a buffer that nobody
+    /// has written to takes no memory: it need not be copied as it grows. In WebAssembly
+    /// it takes a part of the sandbox's memory, which is never given back.
+    fn reserve(&mut self, config: &Config, length: usize, most: usize) -> Result<(), Mode> {
+        self.claim(config, length, length)?;
+        let is_free = self.declared.is_some() && cfg!(not(target_family = "wasm"));
+        self.grow(if is_free { most } else { length })
     }
 
     /// Takes memory for the body and what is made of it.
@@ -192,6 +222,14 @@ impl Whole {
         self.is_of_unknown_length() && self.most.is_none()
     }
 
+    /// Whether it is compressed and nothing else, so that it can be compressed as it comes
+    /// where there is no memory for all of it.
+    pub(super) fn may_stream(&self) -> bool {
+        let stages = &self.stages;
+        let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
+        is_only_compressed && stages.gzip.is_some() && self.most.is_none()
+    }
+
     /// Whether it could go out as it comes, for all that is made of it.
     pub(super) fn is_of_unknown_length(&self) -> bool {
         let stages = &self.stages;
@@ -267,7 +305,7 @@ impl Whole {
         match self.held.declared {
             // More than was declared: not ours to repair.
             Some(declared) if length > declared => Err(Mode::Failed),
-            Some(_) => Ok(()),
+            Some(declared) => self.held.make_room(config, length, declared),
             None if length as u64 > most => Err(Mode::Encoded),
             None => {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);

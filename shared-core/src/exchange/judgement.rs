@@ -244,8 +244,7 @@ impl Exchange {
         if at_once && !inflates && !is_bounded {
             return self.judged_to_stream(&mut whole.held);
         }
-        // all of it now: later there is no way back but giving up
-        match declared.map(|length| whole.held.reserve(&config, length)) {
+        match declared.map(|length| whole.held.begin(&config, length)) {
             None | Some(Ok(())) => Ok(Judged::Hold(whole)),
             Some(Err(_)) if !inflates => {
                 whole.held.reservation = None;

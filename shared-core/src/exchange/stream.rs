@@ -63,7 +63,7 @@ impl Stream {
             return Err(Mode::Memory);
         }
         let level = config.stream_level;
-        held.claim(config, held.body.capacity(), stream::size(level))?;
+        held.claim(config, held.body.len(), stream::size(level))?;
         let encoder = stream::encoder(level).ok_or(Mode::Memory)?;
         Ok(Box::new(Self {
             encoder,

@@ -633,8 +633,18 @@ impl Entry {
         Some(bytes)
     }
 
+    /// Bytes that [`decoded`](Self::decoded) takes, and a copy of what is stored.
+    pub fn decoding_takes(&self) -> usize {
+        let stored = match &self.payload {
+            Payload::Raw(_) => 0,
+            Payload::Open(open) => open.bytes.len(),
+        };
+        let plain = usize::try_from(self.length(b"")).unwrap_or(usize::MAX);
+        plain.saturating_add(stored)
+    }
+
     /// The payload in identity, to be looked at once: it is not kept. `None` when
-    /// memory is refused.
+    /// memory is refused. The caller has [reserved](Self::decoding_takes) it.
     pub fn decoded(&self) -> Option<Bytes> {
         match &self.payload {
             Payload::Raw(bytes) => Some(bytes.clone()),

@@ -22,13 +22,14 @@ pub(in crate::exchange) fn key_in(scope: &Scope, name: &[u8], ssz: Option<Negoti
 }
 
 /// Whether two entries of one resource, in two formats, are of one value. Where that
-/// can't be told they are not.
+/// can't be told they are not. `may_take` is called with the bytes that decoding both takes.
 pub(in crate::exchange) fn say_the_same(
     negotiated: Negotiated,
     chain: &Chain,
     max_ssz: u64,
     one: &Entry,
     other: &Entry,
+    may_take: impl FnOnce(usize) -> bool,
 ) -> bool {
     let is = |class| one.meta().class == class && other.meta().class == class;
     if is(Class::Immutable) {
@@ -37,9 +38,8 @@ pub(in crate::exchange) fn say_the_same(
     if one.meta().status != 200 || other.meta().status != 200 {
         return one.meta().status == other.meta().status;
     }
-    let length = one.length(b"").saturating_add(other.length(b""));
-    let needed = usize::try_from(length).unwrap_or(usize::MAX);
-    if memory::is_short() || !memory::is_there(needed) {
+    let needed = one.decoding_takes().saturating_add(other.decoding_takes());
+    if memory::is_short() || !memory::is_there(needed) || !may_take(needed) {
         return false;
     }
     let ssz_of = |entry: &Entry| {

@@ -11,6 +11,9 @@ use crate::cache::scope::{name_of, Fields, Scope};
 use crate::cache::Namespace;
 use crate::exchange::machine::Exchange;
 
+/// A response with the id of a chain takes less to decode. Bytes.
+const MOST_OF_FACT: usize = 4 << 10;
+
 /// Request headers that choose no chain: of HTTP, of browsers, of proxies and of tracing.
 const COMMON: &[&str] = &[
     "accept",
@@ -114,6 +117,10 @@ impl Exchange {
     /// What is stored of a call that tells chains apart is what the node's answer is compared
     /// with.
     pub(super) fn learn_identity(&self, entry: &Entry, asked: &Asked<'_>) {
+        if entry.decoding_takes() > MOST_OF_FACT {
+            // a longer result is no number
+            return;
+        }
         let fact = entry
             .decoded()
             .and_then(|result| Fact::of_call(&self.looked.rpc_method, &result));

@@ -176,7 +176,13 @@ impl Exchange {
                 let most = off_loop_length(self.config.comp_level) as u64;
                 let is_long = entry.length(b"").max(other.length(b"")) > most;
                 let (chain, max_ssz) = (self.chain(), self.config.ssz.max_size);
-                !is_long && say_the_same(negotiated, &chain, max_ssz, entry, &other)
+                let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+                let mut memory = None;
+                let may_take = |bytes| {
+                    memory = self.config.process.budget.reserve(bytes, limit);
+                    memory.is_some()
+                };
+                !is_long && say_the_same(negotiated, &chain, max_ssz, entry, &other, may_take)
             }
         };
         match says_the_same {

@@ -229,7 +229,16 @@ impl Fill {
         let other_key = other_form(&resource.key);
         let other = self.shared.hot()?.stale(&other_key)?;
         let (chain, max_ssz) = (&self.settings.chain, self.settings.max_ssz);
-        let is_one_value = say_the_same(negotiated, chain, max_ssz, &built.entry, &other);
+        let mut memory = None;
+        let may_take = |bytes| match &self.reservation {
+            Some(reservation) => {
+                memory = reservation.budget().reserve(bytes, self.limit);
+                memory.is_some()
+            }
+            None => true,
+        };
+        let one = &built.entry;
+        let is_one_value = say_the_same(negotiated, chain, max_ssz, one, &other, may_take);
         (!is_one_value).then_some((other_key, other))
     }
 

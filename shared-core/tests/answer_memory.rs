@@ -1,0 +1,187 @@
+//! Memory of a process that is taken for the node's responses: for what has come, never for
+//! what was announced.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::Read;
+use std::sync::Arc;
+
+use sszip_core::cache::process::wake::Queue;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
+use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+
+#[path = "support/driven.rs"]
+mod driven;
+use driven::{ran, sent, through, End};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// What is taken for a response of which nothing has come, and for its other form.
+const FIRST: usize = 2 * 64 * KIB;
+
+fn config(lines: &[&str]) -> (Arc<Config>, Budget) {
+    let mut directives = Directives::default();
+    for line in ["enable on", "comp_level 1"].iter().chain(lines) {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives.set(name, &values).unwrap();
+    }
+    let budget = Budget::new();
+    let config = directives.resolve(budget.clone());
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    config.process.shared.event_loop(Arc::new(Queue::default()));
+    (Arc::new(config), budget)
+}
+
+fn requested(config: &Arc<Config>, method: &[u8]) -> Driver {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields = [
+        (&b"Content-Type"[..], &b"application/json"[..]),
+        (b"Accept-Encoding", b"gzip"),
+    ];
+    let head = RequestHead {
+        method,
+        target: b"/",
+        fields: fields.into_iter(),
+    };
+    driver.request_head(head).unwrap();
+    driver
+}
+
+/// The node announces so many bytes.
+fn announced(driver: &mut Driver, length: usize, coding: Option<&[u8]>) -> Step {
+    let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding));
+    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
+    let head = ResponseHead {
+        status: 200,
+        content_length: Some(length as u64),
+        fields: fields.into_iter().chain(coding),
+        delimited: true,
+        now: 0,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    };
+    driver.response_head(head).unwrap()
+}
+
+fn body(length: usize) -> Vec<u8> {
+    let digits = |n: usize| b"0123456789abcdef"[n * n / 7 % 16];
+    (0..length).map(digits).collect()
+}
+
+fn gunzipped(coded: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut decoder = flate2::read::GzDecoder::new(coded);
+    decoder.read_to_end(&mut plain).unwrap();
+    plain
+}
+
+#[test]
+fn announced_lengths_take_nothing() {
+    let (config, budget) = config(&["memory 64m"]);
+    let mut drivers = Vec::new();
+    for _ in 0..100 {
+        let mut driver = requested(&config, b"GET");
+        assert!(matches!(announced(&mut driver, 16 * MIB, None), Step::Hold));
+        assert!(matches!(driver.piece(b"{").unwrap(), Step::Await));
+        drivers.push(driver);
+    }
+    assert!(budget.used() <= 100 * FIRST, "{}", budget.used());
+    // all others have their memory
+    let whole = body(8 * MIB);
+    let mut driver = requested(&config, b"GET");
+    let step = announced(&mut driver, whole.len(), None);
+    let got = through(&mut driver, step, whole.chunks(16 * KIB), End::Whole);
+    assert!(gunzipped(&got.unwrap().unwrap()) == whole);
+    assert_eq!(driver.exchange().unwrap().mode(), Mode::Oneshot);
+    drop((driver, drivers));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn memory_of_a_response_follows_what_has_come() {
+    let (config, budget) = config(&["memory 64m"]);
+    let whole = body(5 * MIB);
+    let mut driver = requested(&config, b"GET");
+    assert!(matches!(
+        announced(&mut driver, whole.len(), None),
+        Step::Hold
+    ));
+    let mut came = 0;
+    for piece in whole.chunks(10_000) {
+        assert!(matches!(driver.piece(piece).unwrap(), Step::Await));
+        came += piece.len();
+        let most = (4 * came).max(FIRST).min(2 * whole.len());
+        assert!(budget.used() <= most, "{} of {came}", budget.used());
+    }
+    // with its other form
+    assert_eq!(budget.used(), 2 * whole.len());
+    let step = driver.end().unwrap();
+    assert!(matches!(ran(&mut driver, step), Step::Send));
+    assert!(gunzipped(&sent(&driver)) == whole);
+}
+
+#[test]
+fn response_without_room_goes_on_as_a_stream() {
+    let (config, budget) = config(&["memory 8m"]);
+    let whole = body(3 * MIB);
+    for taken in [0, 2, 4, 6, 7] {
+        let others = budget.reserve(taken * MIB, 8 * MIB).unwrap();
+        let mut driver = requested(&config, b"GET");
+        let step = announced(&mut driver, whole.len(), None);
+        let got = through(&mut driver, step, whole.chunks(10_000), End::Whole);
+        assert!(gunzipped(&got.unwrap().unwrap()) == whole);
+        let expected = match taken {
+            0 | 2 => Mode::Oneshot,
+            _ => Mode::Stream,
+        };
+        assert_eq!(driver.exchange().unwrap().mode(), expected, "{taken}");
+        drop((driver, others));
+        assert_eq!(budget.used(), 0);
+    }
+}
+
+#[test]
+fn coded_response_without_room_passes_as_it_came() {
+    let (config, budget) = config(&["memory 2m"]);
+    let mut driver = Driver::new(Arc::clone(&config));
+    let head = RequestHead {
+        method: b"GET",
+        target: b"/",
+        fields: std::iter::empty(),
+    };
+    driver.request_head(head).unwrap();
+    let whole = body(MIB);
+    let others = budget.reserve(MIB, 2 * MIB).unwrap();
+    let step = announced(&mut driver, whole.len(), Some(b"gzip"));
+    let got = through(&mut driver, step, whole.chunks(10_000), End::Whole);
+    assert!(got.unwrap().unwrap() == whole);
+    assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
+    drop((driver, others));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn announced_length_of_a_split_batch_takes_nothing() {
+    let (config, budget) = config(&["memory 64m", "cache on", "method deny debug_*"]);
+    let mut driver = requested(&config, b"POST");
+    let batch = br#"[{"jsonrpc":"2.0","id":1,"method":"debug_x"},{"jsonrpc":"2.0","id":2,"method":"eth_x"}]"#;
+    driver.need(BodyLength::Known(batch.len() as u64));
+    let asked = Asked {
+        now: 1,
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let step = driver.look_up(RequestBody::Whole(batch), asked).unwrap();
+    assert!(matches!(step, Step::ForwardRewritten));
+    let before = budget.used();
+    assert!(matches!(announced(&mut driver, 16 * MIB, None), Step::Hold));
+    assert!(matches!(driver.piece(b"[").unwrap(), Step::Await));
+    assert!(budget.used() <= before + FIRST, "{}", budget.used());
+}
