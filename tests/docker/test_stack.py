@@ -107,6 +107,8 @@ def test_prometheus_sees_all_of_it(stack):
 
     for query in ("sszip_requests_total", "sszip_owner_up"):
         wait_for(query, lambda q=query: (found := values(q)).keys() == {"nginx:8580", "envoy:8580"} and min(found.values()) > 0)
+    for page in ("alerts", "targets"):
+        assert fetch(url, f"/classic/{page}").status == 200
     # the sandbox's are among Envoy's own
     wait_for("the sandbox's", lambda: values("sszip_cache_hit").get("envoy:8580"))
 
@@ -121,6 +123,15 @@ def test_the_dashboard_is_where_grafana_looks():
     source = yaml.safe_load((folder / "datasource.yml").read_text())["datasources"][0]
     assert source["url"] == "http://prometheus:9090"
     assert re.fullmatch(r"\$\{GRAFANA_IMAGE:-grafana/[a-z-]+:\d+\.\d+\.\d+\}", service["image"])
+
+
+def test_all_images_can_be_built_with_the_certificates_of_the_machine():
+    services, override = (
+        yaml.safe_load((ROOT / f"docker/{name}.yml").read_text())["services"] for name in ("docker-compose", "certificates")
+    )
+    built = {name for name, service in services.items() if "build" in service}
+    assert built == override.keys()
+    assert all(service["build"] == {"secrets": ["certificates"]} for service in override.values())
 
 
 @pytest.mark.parametrize("service", SERVICES)
