@@ -4,8 +4,9 @@ purged."""
 import pytest
 
 from harness import client
+from harness.chain import Chain
 from harness.origin import answer
-from harness.owner import wait_until_linked
+from harness.owner import owner_of, wait_until_linked
 from harness.rpc import call
 from test_status import metrics
 
@@ -91,3 +92,66 @@ def test_reload_turns_the_cache_on_again(nginx):
     nginx.reload()
     wait_until_linked(nginx)
     nginx.wait_for(lambda: "hit" in ask(nginx, "eth").header("Cache-Status"), "a hit")
+
+
+FOLLOWED = """
+sszip_cache_path @prefix@/cache max_size=64m memory=16m;
+sszip on;
+sszip_cache on;
+server {
+    listen 127.0.0.1:@port@;
+    location / {
+        sszip_cache_namespace main;
+        sszip_cache_head http://@head@ interval=100ms;
+        %s
+        proxy_pass http://@origin@;
+    }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+
+
+@pytest.fixture
+def chain():
+    """The node of chain 1 that is followed."""
+    chain = Chain()
+    yield chain
+    chain.stop()
+
+
+def start_following(start_nginx, chain, origin, setting=""):
+    origin.answers(gateway)
+    nginx = start_nginx(FOLLOWED.replace("@head@", chain.address) % setting, workers=2)
+    wait_until_linked(nginx)
+    owner = owner_of(nginx)
+    nginx.wait_for(
+        lambda: [said["state"] for said in owner.status()["chains"]] == ["following"],
+        "the chain to be followed",
+    )
+    return nginx
+
+
+def is_hit_everywhere(nginx, name):
+    return all("hit" in ask(nginx, name).header("Cache-Status") for _ in range(8))
+
+
+def test_first_answer_is_of_another_chain_than_the_followed_node(start_nginx, chain, origin):
+    nginx = start_following(start_nginx, chain, origin)
+    nginx.expect(
+        r'the node of namespace "main" answers for another chain '
+        r"\(eth_chainId is 1 on the node of sszip_cache_head, and 137 here\)"
+    )
+    assert ask(nginx, "polygon").decoded.endswith(b'"0x89"}')
+    nginx.wait_for(
+        lambda: all("wrong-chain" in ask(nginx, name).header("Cache-Status") for name in CHAINS for _ in range(8)),
+        "all workers to know",
+    )
+    purge = client.fetch(nginx.port, "/purge?namespace=main", method="POST", body=b"")
+    assert purge.status == 200
+    nginx.wait_for(lambda: is_hit_everywhere(nginx, "eth"), "the namespace to be cached again")
+
+
+def test_keyed_header_may_choose_another_chain_than_the_followed_one(start_nginx, chain, origin):
+    nginx = start_following(start_nginx, chain, origin, "sszip_cache_credentials key Target-Service-Id;")
+    for name in CHAINS:
+        nginx.wait_for(lambda name=name: is_hit_everywhere(nginx, name), f"hits of {name}")

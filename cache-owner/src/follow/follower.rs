@@ -164,7 +164,7 @@ impl Follower {
         // no process waits for the disk to hear of it
         self.engine.wake();
         self.steps.settle().await;
-        self.steps.know(tracker.is_identified());
+        self.steps.know(tracker.is_identified(), tracker.chain_id());
         self.engine.wake();
         let next = Status {
             state: tracker.state(),

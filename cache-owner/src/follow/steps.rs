@@ -104,10 +104,12 @@ impl Steps {
 
     /// Whether the node has the right chain. That counts once it is recorded
     /// which one that is.
-    pub fn know(&mut self, is_identified: bool) {
+    pub fn know(&mut self, is_identified: bool, chain_id: Option<u64>) {
         let is_known = is_identified && self.later.identity.is_none();
         if self.is_known != is_known {
             self.is_known = is_known;
+            let (owner, chain_id) = (&self.engine.owner, chain_id.filter(|_| is_known));
+            owner.identified(&self.chain.namespace, chain_id);
             self.tell(Move::Known(is_known));
         }
     }

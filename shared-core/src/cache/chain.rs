@@ -81,6 +81,9 @@ pub struct State {
     pub reorgs: Vec<(u64, u64)>,
     /// `reorgs` has all that came after this epoch.
     pub since: u64,
+    /// EIP-155's number of the chain that its node has, where the node's API says it.
+    #[serde(default)]
+    pub chain_id: Option<u64>,
     /// The newest blocks: their heights and hashes.
     #[serde(with = "hashes", default)]
     pub blocks: Vec<(u64, [u8; 32])>,
@@ -256,6 +259,7 @@ impl State {
         self.head = None;
         self.last_final = None;
         self.known = false;
+        self.chain_id = None;
     }
 
     /// These are the newest blocks.

@@ -97,6 +97,14 @@ impl Owner {
         }
     }
 
+    /// The node of a chain has this number of EIP-155: told with the next
+    /// [move](Self::moved).
+    pub fn identified(&self, namespace: &Namespace, chain_id: Option<u64>) {
+        if let Some(chain) = self.chains.get(namespace) {
+            chain.change(|state| state.chain_id = chain_id);
+        }
+    }
+
     /// What processes were told of a chain last, and the number of that: it grows
     /// each time, beyond those of an owner before this one. `None`: it is not
     /// followed.

@@ -101,6 +101,7 @@ impl Exchange {
                 }
                 _ => None,
             },
+            has_keyed_fields: self.config.cache.credentials.keyed().next().is_some(),
         };
         let shared = Arc::clone(&self.config.process.shared);
         Box::new(Fill::new(what, scope, token, shared, settings))

@@ -230,6 +230,11 @@ impl Tracker {
         self.identified.is_some()
     }
 
+    /// EIP-155's number of the node's chain, if the node's API says it.
+    pub fn chain_id(&self) -> Option<u64> {
+        self.identity.and_then(|identity| identity.chain_id)
+    }
+
     /// The blocks that are known, the newest first.
     pub fn blocks(&self) -> impl Iterator<Item = Mark> + '_ {
         self.window.newest_first()

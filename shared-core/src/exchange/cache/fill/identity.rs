@@ -49,10 +49,30 @@ impl Fill {
             // it may be of before a purge
             return;
         }
-        match identities.observe(&within, generation, fact) {
+        let observed = self
+            .contradiction(fact)
+            .map_or_else(|| identities.observe(&within, generation, fact), Err);
+        match observed {
             Ok(()) => self.verify_selector(),
             Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
         }
+    }
+
+    /// How a fact contradicts what the followed node says of the chain, for people.
+    fn contradiction(&self, fact: Fact) -> Option<String> {
+        let Fact::ChainId(id) = fact else {
+            return None;
+        };
+        if self.settings.has_keyed_fields {
+            // they may choose another chain than the followed one
+            return None;
+        }
+        let namespace = name_of(self.scope.namespace());
+        let state = self.shared.owner()?.chains().get(&namespace)?.state();
+        let followed = state.chain_id.filter(|followed| *followed != id)?;
+        Some(format!(
+            "eth_chainId is {followed} on the node of sszip_cache_head, and {id} here"
+        ))
     }
 
     /// Remembers that the node has answered a request with these headers.

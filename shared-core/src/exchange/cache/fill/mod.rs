@@ -115,6 +115,8 @@ pub(in crate::exchange) struct Settings {
     pub(in crate::exchange) keeps_stale: bool,
     /// Of a call that tells chains apart: the request headers that may choose the chain.
     pub(in crate::exchange) selector: Option<u64>,
+    /// Request headers are in keys, and may choose the chain.
+    pub(in crate::exchange) has_keyed_fields: bool,
 }
 
 impl Fill {
