@@ -328,7 +328,7 @@ def test_what_was_too_long_to_be_kept_is_a_502_to_who_takes_both(nginx, origin):
         assert (response.status, response.mode) == (406, "ssz-invalid")
         # and who wants JSON gets that
         assert nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[JSON]).body == body
-    assert "the response can't be had as SSZ, and was longer than sszip_ssz_hold" in nginx.error_log()
+    assert "the response can't be had as SSZ, and was longer than ssz_hold" in nginx.error_log()
 
 
 def test_more_than_the_memory_that_there_is(nginx, origin):

@@ -85,7 +85,7 @@ def test_unknown_methods_are_warned_of_with_the_nearest_known_one(session_origin
     lines = [line for line in text.splitlines() if "unknown method" in line or "no known method" in line]
     # each thread of Envoy has a sandbox that reads the settings
     (line,) = {line.rpartition("] ")[2] for line in lines}
-    assert f'"{name}" ' in line and f'did you mean "{meant}"?' in line
+    assert f'sszip: "{name}" ' in line and f'did you mean "{meant}"?' in line
 
 
 def test_a_route_says_what_is_different(start_envoy, origin):

@@ -96,7 +96,7 @@ def hits_come(envoy):
 
 
 def lines(envoy, text):
-    return len(re.findall(f"the cache's owner, by the cluster .*{text}", envoy.error_log()))
+    return len(re.findall(f"sszip: the cache's owner, by the cluster .*{text}", envoy.error_log()))
 
 
 class TestTheDaemon:

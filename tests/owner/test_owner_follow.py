@@ -193,7 +193,7 @@ def test_who_can_not_be_followed_is_said_at_once(start_daemon):
     daemon = start_daemon(heads=[head | {"interval": "100ms"}])
     chain = wait_for(daemon, state="unreachable", head=None, final=None)
     assert "refused" in chain["error"]
-    assert daemon.said().count("the node does not answer") == 1
+    assert daemon.said().count("cannot follow the node: ") == 1
     assert "secret" not in daemon.said()
 
 

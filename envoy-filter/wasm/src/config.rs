@@ -145,7 +145,7 @@ impl Filter {
     fn of_route(&self, json: &[u8]) -> Result<Arc<Settings>, String> {
         let mut said = Said::read("config", json, None)?;
         for warning in std::mem::take(&mut said.warnings) {
-            abi::log(Level::Warn, &format!("of a route: {warning}"));
+            abi::log(Level::Warn, &format!("sszip: of a route: {warning}"));
         }
         said.inherit(&self.said);
         let settings = said.settings(&self.sandbox, &self.process);

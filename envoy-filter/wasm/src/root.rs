@@ -95,7 +95,7 @@ impl Root {
         match Filter::new(&json, &root.process) {
             Ok((filter, warnings)) => {
                 for warning in warnings {
-                    abi::log(Level::Warn, &warning);
+                    abi::log(Level::Warn, &format!("sszip: {warning}"));
                 }
                 if let Some(cluster) = filter.owner() {
                     let deadline = filter.lookup_timeout();

@@ -157,7 +157,7 @@ impl Store {
             return;
         };
         let line = format!(
-            "the cache's owner, by the cluster \"{}\", {}",
+            "sszip: the cache's owner, by the cluster \"{}\", {}",
             self.cluster,
             news.text()
         );

@@ -85,7 +85,7 @@ impl Lack {
         match self {
             Lack::Short => c"the response ended before its length was reached",
             Lack::Memory => c"no memory for the whole answer",
-            Lack::Format => c"the response can't be had as SSZ, and was longer than sszip_ssz_hold",
+            Lack::Format => c"the response can't be had as SSZ, and was longer than ssz_hold",
             Lack::Judgement => c"the response was not judged, and is to be sent as SSZ only",
             Lack::Protocol => c"the node switches protocols (101) where calls are judged",
         }

@@ -181,7 +181,7 @@ pub(in crate::exchange) fn suspend(shared: &Shared, scope: &Scope, how: &str, no
         shared.verified.log(format!(
             "the node of namespace \"{name}\" answers for another chain ({how}): its cache is \
              off until the namespace is purged or the proxy is reloaded; give each chain a \
-             namespace of its own (sszip_cache_namespace)"
+             cache_namespace of its own"
         ));
     }
 }

@@ -314,13 +314,10 @@ impl Tracker {
             },
             State::Syncing => "the node is syncing; finality unknown".into(),
             State::Lagging => format!("the node is behind {head}; finality unknown"),
-            State::Unreachable => match self.error.as_deref().unwrap_or("no answer yet") {
-                // it did answer
-                error if error.starts_with("error ") => {
-                    format!("the node cannot serve what following its chain needs ({error}); finality unknown")
-                }
-                error => format!("the node does not answer ({error}); finality unknown"),
-            },
+            State::Unreachable => {
+                let error = self.error.as_deref().unwrap_or("no response yet");
+                format!("cannot follow the node: {error}; finality unknown")
+            }
         };
         self.say(state == State::Unreachable, text);
     }
