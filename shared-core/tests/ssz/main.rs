@@ -1,12 +1,14 @@
-//! The walkers of SSZ against naive ones, on types of each kind.
+//! The walkers of SSZ against naive ones, on types of each kind; and roots.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod hash_tree_root;
 mod laws;
 mod naive;
 mod recorded;
 mod roots;
 mod traps;
+mod tree;
 mod witness;
 
 use std::path::{Path, PathBuf};

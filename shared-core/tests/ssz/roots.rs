@@ -5,11 +5,7 @@ use sszip_core::ssz::{Schema, TypeId};
 
 use super::naive::{to_ssz, Json};
 
-#[path = "../ssz_root/naive.rs"]
-#[allow(dead_code)] // its own values and types
-mod tree;
-
-use tree::{depth, hash, list, pack, pack_bits, progressive, tree, Node};
+use crate::tree::{depth, hash, list, pack, pack_bits, progressive, tree, Node};
 
 /// Of a value of the type.
 pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {

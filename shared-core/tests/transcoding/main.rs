@@ -21,6 +21,9 @@ mod laws;
 mod naive;
 #[path = "../ssz/roots.rs"]
 mod roots;
+#[allow(dead_code)] // its own values and types
+#[path = "../ssz/tree.rs"]
+mod tree;
 
 use std::path::Path;
 

@@ -1,14 +1,11 @@
 //! The C ABI as a stranger would use it: a C program built against the header
 //! and the static library, run under AddressSanitizer (leaks included).
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-mod support;
-use support::gunzip;
+use crate::support::gunzip;
 
 /// What the store adds to a static library.
 const STORE_LIBRARIES: &[&str] = if cfg!(feature = "store") {
@@ -37,7 +34,7 @@ fn host() -> &'static Path {
             .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             .arg("-I")
             .arg(root.join("include"))
-            .args(sources.map(|name| root.join("tests/ffi").join(name)))
+            .args(sources.map(|name| root.join("tests/abi").join(name)))
             .arg(static_library())
             .args(["-lpthread", "-ldl", "-lm"])
             .args(STORE_LIBRARIES)

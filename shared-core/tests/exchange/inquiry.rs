@@ -1,7 +1,5 @@
 //! What the driver has the node asked in the background, and what it makes of that.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use sszip_core::config::learnt::Learnt;
@@ -11,9 +9,7 @@ use sszip_core::exchange::{RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{through, End};
+use crate::driven::{through, End};
 
 type Fields<'a> = [(&'a [u8], &'a [u8])];
 

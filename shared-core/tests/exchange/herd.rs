@@ -1,7 +1,5 @@
 //! Many who ask for the same at once: what they share, and when nobody waits.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};

@@ -1,8 +1,6 @@
 //! How many long answers are made another format of at a time, and that a place is given
 //! back however an exchange ends.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::io::Write;
 use std::sync::Arc;
 
@@ -14,9 +12,7 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{ran, sent, stored, through, End};
+use crate::driven::{ran, sent, stored, through, End};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
 const OCTETS: &str = "application/octet-stream";

@@ -1,7 +1,5 @@
 //! What is left of an answer that is out: a long one is forgotten by a job.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use sszip_core::config::Directives;

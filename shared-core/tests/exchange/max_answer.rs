@@ -1,7 +1,5 @@
 //! Answers that may be so long: a longer one is an error for its client, however it comes.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -13,9 +11,7 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{ran, sent, stored, through, End};
+use crate::driven::{ran, sent, stored, through, End};
 
 fn config(lines: &[&str]) -> Arc<Config> {
     let mut directives = Directives::default();

@@ -1,7 +1,5 @@
 //! Properties of the exchange under any sequence of events, orderly or not.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -18,8 +16,7 @@ use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-mod support;
-use support::gunzip;
+use crate::support::gunzip;
 
 #[derive(Clone, Debug)]
 enum Event {

@@ -5,15 +5,11 @@
 //! and the model keeps what the node has said in a map from exactly that. What
 //! a client gets must be in there under the client's own name.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use proptest::prelude::*;
 
 mod check;
 mod node;
 mod steps;
-#[path = "../support/mod.rs"]
-mod support;
 mod world;
 
 use steps::{step, Answer, Caller, Outcome, Question, Step};

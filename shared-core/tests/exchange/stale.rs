@@ -1,8 +1,6 @@
 //! Expired answers that are sent all the same: when, for how long, and in which
 //! order.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use proptest::prelude::*;

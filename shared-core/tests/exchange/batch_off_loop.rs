@@ -2,8 +2,6 @@
 //! loop: as with single answers, above 256 KiB of what has to be coded or
 //! decoded.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
@@ -14,8 +12,7 @@ use sszip_core::exchange::{
 };
 use sszip_core::mode::Mode;
 
-mod support;
-use support::gunzip;
+use crate::support::gunzip;
 
 fn config() -> Arc<Config> {
     let mut directives = Directives::default();

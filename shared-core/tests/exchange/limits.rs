@@ -1,8 +1,6 @@
 //! Methods of which so many may be called at a time: who comes beyond them is told so, and
 //! who is done makes room.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
@@ -12,9 +10,7 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{ran, sent, stored, through, End};
+use crate::driven::{ran, sent, stored, through, End};
 
 const ERROR: &str =
     r#""error":{"code":-32005,"message":"too many calls of this method at a time"}}"#;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use sszip_core::ssz::{hash_tree_root, Schema};
 
-use super::naive::{Type, Value};
+use crate::tree::{Type, Value};
 
 /// What has no other types inside, most of all the lengths where something
 /// changes.

@@ -1,8 +1,6 @@
 //! Memory of a process that is taken for the node's responses: for what has come, never for
 //! what was announced.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::io::Read;
 use std::sync::Arc;
 
@@ -13,9 +11,7 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{ran, sent, through, End};
+use crate::driven::{ran, sent, through, End};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

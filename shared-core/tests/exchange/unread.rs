@@ -1,8 +1,6 @@
 //! Long answers are stored before they are read strictly: whoever asks for
 //! one gets what the node said, or the node's next answer.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
@@ -12,8 +10,7 @@ use sszip_core::exchange::{
     Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
 };
 
-mod support;
-use support::gunzip;
+use crate::support::gunzip;
 
 /// Longer than what is read at once, and than what an event loop waits for.
 const LENGTHS: [usize; 2] = [20_000, 400_000];

@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 
-use crate::steps::{Caller, CALLS};
+use super::steps::{Caller, CALLS};
+use super::world::{Open, World};
 use crate::support::gunzip;
-use crate::world::{Open, World};
 
 impl World {
     pub fn check_hit(&mut self, open: &Open, body: Vec<u8>) {

@@ -1,8 +1,6 @@
 //! Many identical requests at once whose answer turns out to vary: the node is asked once
 //! for each variant, and each client gets the answer to its own.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

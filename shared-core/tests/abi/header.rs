@@ -2,8 +2,6 @@
 //!
 //! After a change of the ABI: `SSZIP_WRITE_HEADER=1 cargo test --test header`.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::fs;
 use std::path::Path;
 

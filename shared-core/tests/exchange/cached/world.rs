@@ -9,7 +9,7 @@ use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::drive::{BodyLength, Need};
 use sszip_core::exchange::{Asked, Exchange, Fill, LookUp, RequestHead};
 
-use crate::steps::{Answer, Caller, Outcome, Question, Step, CALLS, IDS};
+use super::steps::{Answer, Caller, Outcome, Question, Step, CALLS, IDS};
 
 pub struct Open {
     pub number: usize,

@@ -3,8 +3,6 @@
 //!
 //! `SSZIP_CASES` is how many batches are tried, `SSZIP_SEED` where they begin.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -17,9 +15,7 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{ran, sent, stored, through, End};
+use crate::driven::{ran, sent, stored, through, End};
 
 const BOUND: usize = 1024;
 

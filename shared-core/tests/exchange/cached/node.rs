@@ -8,9 +8,9 @@ use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
 use sszip_core::gzip::stream::Flush;
 
-use crate::steps::{Answer, Outcome, CALLS};
+use super::steps::{Answer, Outcome, CALLS};
+use super::world::{Open, World};
 use crate::support::gunzip;
-use crate::world::{Open, World};
 
 impl World {
     /// The node's answer, up to where the client has all of it but the end.

@@ -1,8 +1,6 @@
 //! No text gets a denied call to the node: what goes on is read by another parser, as
 //! leniently as any node might, and calls nothing that is denied, however it is read.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -16,9 +14,7 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-use driven::{ran, sent, stored, through, End};
+use crate::driven::{ran, sent, stored, through, End};
 
 fn config(lines: &[(&str, &str)]) -> Arc<Config> {
     let mut directives = Directives::default();

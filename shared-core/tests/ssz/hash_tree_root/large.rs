@@ -1,7 +1,7 @@
 //! What has more leaves than are looked at together, or a few less.
 
-use super::naive::{Type, Value};
 use super::random::{compare_value, value, Numbers};
+use crate::tree::{Type, Value};
 
 const LIMITS: [Option<u64>; 2] = [Some(1 << 40), None];
 

@@ -1,7 +1,5 @@
 //! Hits that are verified: what is asked, when, and what comes of the answer.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
-
 use std::io::Write;
 use std::sync::Arc;
 

@@ -1,0 +1,10 @@
+//! The C ABI: its header, its numbers, and hosts in C.
+
+#![allow(unsafe_code)] // as a host in C would call it
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+mod header;
+mod hosts;
+mod numbers;
+#[path = "../support/mod.rs"]
+mod support;
