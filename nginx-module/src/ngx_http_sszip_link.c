@@ -97,7 +97,7 @@ ngx_http_sszip_link_wake_waiters(void)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "sszip: %*s", len, line);
     }
 
-    ngx_http_sszip_count_verified();
+    ngx_http_sszip_refresh_board();
 
     while ((waiter = sszip_next_woken()) != 0) {
         ctx = (ngx_http_sszip_ctx_t *) waiter;

@@ -136,12 +136,12 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 /* a request of the module's own is no client's, and may be a worker's last */
 
 void
-ngx_http_sszip_count_verified(void)
+ngx_http_sszip_refresh_board(void)
 {
     sszip_board  board;
 
     if (ngx_http_sszip_board(&board)) {
-        (void) sszip_board_count_verified(&board);
+        (void) sszip_board_refresh(&board);
     }
 }
 

@@ -1634,13 +1634,14 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
 
 /*
  Counts the verified hits and upstream errors of the process since the last call, and the last
- exchange that was counted: no client may come to this worker after that for long. To be called
- whenever the host's loop has handled an event that an exchange may have ended with.
+ exchange that was counted, and shows how many requests wait: no client may come to this worker
+ after that for long. To be called whenever the host's loop has handled an event that an exchange
+ may have ended with, and when a request begins to wait.
 
  # Safety
  `board` is as of `sszip_exchange_count`.
  */
-sszip_status sszip_board_count_verified(const sszip_board *board);
+sszip_status sszip_board_refresh(const sszip_board *board);
 
 /*
  Answers a request to see how it all goes, instead of a look-up, and with steps of one.

@@ -26,6 +26,7 @@
 //! | [`log`]       | text of others in a line of a log                     |
 //! | [`metrics`]   | what is counted of an exchange                        |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
+//! | [`times`]     | times that no directive sets                          |
 //! | [`variable`]  | what logs may say of an exchange, in words            |
 //! | [`script`]    | what programs in a host may use: Lua in nginx         |
 //! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
@@ -61,6 +62,7 @@ pub mod status;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+pub mod times;
 pub mod transcode;
 pub mod variable;
 pub mod zstd;

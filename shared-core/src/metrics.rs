@@ -120,7 +120,7 @@ fn named(family: &str, name: &str) -> Option<String> {
 pub const HISTOGRAMS: [&str; 1] = ["response.uncompressed_bytes"];
 
 /// The names of what there is at a time.
-pub const GAUGES: [&str; 7] = [
+pub const GAUGES: [&str; 8] = [
     "memory.bytes",
     "memory.held",
     "cache_memory.bytes",
@@ -128,6 +128,7 @@ pub const GAUGES: [&str; 7] = [
     "ssz.running",
     "jobs.waiting",
     "owner.links",
+    "cache.waiting",
 ];
 
 /// What there is now, in the order of [`GAUGES`]; `waiting` jobs wait for a thread of the
@@ -142,6 +143,7 @@ pub fn gauges(process: &Process, waiting: usize) -> [u64; GAUGES.len()] {
         process.transcodings.used() as u64,
         waiting as u64,
         process.shared.owner().is_some_and(Owner::is_up).into(),
+        process.shared.flights.waiting() as u64,
     ]
 }
 

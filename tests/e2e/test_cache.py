@@ -3,7 +3,6 @@
 import itertools
 import json
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from harness import bodies
 from harness.client import request_bytes
 from harness.origin import answer
 from harness.rpc import Node, call
+from harness.watch import wait_for_followers, waiting_requests
 
 HASH = '"0x' + "ab" * 32 + '"'
 BY_HASH = f"[{HASH},true]"
@@ -55,6 +55,7 @@ server {
     location /few { sszip_cache_namespace few; sszip_batch_max 3; proxy_pass http://@origin@; }
     location /next { sszip_cache_namespace next; proxy_next_upstream error timeout; proxy_pass http://two; }
     location /no-threads { sszip_cache_namespace no-threads; sszip_thread_pool off; proxy_pass http://@origin@; }
+    location = /sszip-status { sszip_status on; }
     location /vary { sszip_cache_namespace vary; gzip_vary on; proxy_pass http://@origin@; }
 }
 """
@@ -351,7 +352,7 @@ class TestCredentials:
             ask(call("eth_chainId"), "/named", headers=[header, ("X-Api-Key", "a")])
         assert ask.node.count() == 7
 
-    def test_who_waits_for_the_same_waits_for_their_own(self, ask):
+    def test_who_waits_for_the_same_waits_for_their_own(self, ask, nginx):
         """Nobody gets what another one has asked for, while it is on its way either."""
         number = itertools.count(1)
         node = ask.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})
@@ -365,7 +366,7 @@ class TestCredentials:
         clients = [threading.Thread(target=one, args=(n, "abc"[n % 3])) for n in range(9)]
         for client in clients:
             client.start()
-        time.sleep(0.3)
+        wait_for_followers(nginx, 6)
         gate.set()
         for client in clients:
             client.join(20)
@@ -454,8 +455,7 @@ class TestCoalescing:
         threads = [threading.Thread(target=run, args=(n,)) for n in range(20)]
         for thread in threads:
             thread.start()
-        nginx.wait_for(lambda: ask.node.count() >= 1, "the leader")
-        threading.Event().wait(0.1)
+        wait_for_followers(nginx, 19)
         gate.set()
         for thread in threads:
             thread.join()
@@ -473,9 +473,11 @@ class TestCoalescing:
             threads = [threading.Thread(target=lambda: answers.append(ask(body))) for _ in range(5)]
             for thread in threads:
                 thread.start()
-            threading.Event().wait(0.1)
+            wait_for_followers(nginx, 5)
             leader.reset()
-        threading.Event().wait(0.1)
+        # the worker has seen it when it answers what came later
+        for _ in range(2):
+            assert waiting_requests(nginx) == 5
         gate.set()
         for thread in threads:
             thread.join()
@@ -490,8 +492,7 @@ class TestCoalescing:
         threads = [threading.Thread(target=lambda: answers.append(ask(body))) for _ in range(6)]
         for thread in threads:
             thread.start()
-        nginx.wait_for(lambda: ask.node.count() >= 1, "the leader")
-        threading.Event().wait(0.1)
+        wait_for_followers(nginx, 5)
         gate.set()
         for thread in threads:
             thread.join()

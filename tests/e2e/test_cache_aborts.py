@@ -16,7 +16,7 @@ from harness.client import Malformed, Truncated, request_bytes
 from harness.processes import runs
 from harness.origin import CLOSE, RESET, Until, scattered
 from harness.rpc import Node, call
-from harness.watch import settled
+from harness.watch import settled, wait_for_followers, waiting_requests
 
 pytestmark = pytest.mark.bare
 
@@ -32,6 +32,8 @@ sszip_cache on;
 sszip_cache_namespace all;
 sszip_cache_valid tip 1h;
 sszip_cache_valid unfinalized 1h;
+# longer than any client of these tests waits: who is stuck fails its test
+sszip_cache_lock_timeout 60s;
 proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@;
@@ -39,7 +41,9 @@ server {
     location / { proxy_pass http://@origin@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
     location /short { sszip_cache_max_entry 20k; sszip_hold 1k 10ms; proxy_pass http://@origin@; }
+    location /impatient { sszip_cache_lock_timeout 500ms; proxy_pass http://@origin@; }
     location /status { sszip off; stub_status; }
+    location = /sszip-status { sszip_status on; }
 }
 """
 _numbers = iter(range(1, 10**9))
@@ -107,7 +111,7 @@ class Asker(threading.Thread):
 def answers_again(nginx, origin, number, result=LARGE):
     """Nothing of the key is stuck."""
     origin.answers(Node({"eth_getBlockByHash": result}))
-    with nginx.connect(timeout=4) as connection:  # less than a wait
+    with nginx.connect(timeout=30) as connection:  # less than a wait
         response = connection.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"again"'))
     assert response.decoded in (whole(LARGE, '"again"'), whole(HUGE, '"again"'))
 
@@ -195,7 +199,7 @@ def test_nodes_leave_at_random_moments(nginx, origin, end, framing):
 
 
 class TestWaits:
-    """A request waits for five seconds at most."""
+    """Requests that wait for the response to another one."""
 
     def two(self, nginx, origin, path="/"):
         """A leader, and one that waits for it."""
@@ -208,7 +212,7 @@ class TestWaits:
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [Until(gate), *node(request)] if len(origin.received()) == 1 else node(request))
-        number, leader, follower = self.two(nginx, origin)
+        number, leader, follower = self.two(nginx, origin, "/impatient")
         assert follower.result().decoded == whole(LARGE, "2")
         assert len(origin.received()) == 2
         gate.set()
@@ -231,19 +235,18 @@ class TestWaits:
 
         origin.answers(respond)
         number, leader, follower = self.two(nginx, origin, path)
-        # it waits by now
-        time.sleep(0.2)
+        wait_for_followers(nginx, 1)
         begin.set()
-        nginx.wait_for(lambda: len(origin.received()) == 2, "the follower's own request", seconds=10)
-        time.sleep(0.1)
+        nginx.wait_for(lambda: len(origin.received()) == 2, "the follower's own request")
+        wait_for_followers(nginx, 0)
         finish.set()
         for id, asker in (("1", leader), ("2", follower)):
             assert asker.result().decoded == whole(LARGE, id)
         assert len(origin.received()) == 2
         answers_again(nginx, origin, number)
 
-    def test_those_who_wait_go_one_by_one(self, nginx, origin):
-        """The lead goes from one that leaves to the next, to the last."""
+    def test_last_follower_is_answered_when_the_leader_and_the_others_have_left(self, nginx, origin):
+        """The node's response is awaited for the last one, too, and the node is asked once."""
         node = Node({"eth_getBlockByHash": LARGE})
         gates = {fresh(): threading.Event() for _ in range(10)}
 
@@ -263,17 +266,16 @@ class TestWaits:
                 connections.append(connection)
                 if n == 0:
                     nginx.wait_for(lambda key=key: leaders(key), "the leader")
-        time.sleep(0.05)
-        # each waits for seconds, and all at the same time
+        wait_for_followers(nginx, 7 * len(gates))
         for round, connections in enumerate(waiting.values()):
             for connection in connections[:-1]:
                 (connection.close if round % 2 else connection.reset)()
-                time.sleep(0.01)
+        wait_for_followers(nginx, len(gates))
         for key, gate in gates.items():
-            nginx.wait_for(lambda key=key: leaders(key) > 1, "another leader")
             gate.set()
             assert waiting[key][-1].read("POST").decoded == whole(LARGE, "7")
             waiting[key][-1].close()
+            assert leaders(key) == 1
         for key in gates:
             answers_again(nginx, origin, key)
 
@@ -286,9 +288,10 @@ class TestWaits:
             connections = [nginx.connect() for _ in range(6)]
             for n, connection in enumerate(connections):
                 connection.send(post("/", block(number, str(n)), GZIP))
-            time.sleep(0.01)
+            wait_for_followers(nginx, 5)
             for connection in connections:
                 connection.reset()
+            wait_for_followers(nginx, 0)
         gate.set()
         answers_again(nginx, origin, number)
 
@@ -329,9 +332,11 @@ def test_a_client_that_reads_nothing_takes_nothing_with_it(nginx, origin, framin
     # as much as there is room for is on its way
     time.sleep(0.1)
     connection.reset()
-    time.sleep(0.05)
+    # the worker has seen it when it answers what came later
+    for _ in range(2):
+        waiting_requests(nginx)
     gate.set()
-    with nginx.connect(timeout=4) as another:  # less than a wait
+    with nginx.connect(timeout=30) as another:  # less than a wait
         response = another.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"next"'))
     assert response.decoded == whole(HUGE, '"next"')
     assert node.count() == 1
@@ -345,14 +350,14 @@ def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
     origin.answers(node)
     body = call("eth_getBlockByNumber", '["latest",false]')
 
-    def height():
-        return json.loads(nginx.post("/", body).decoded)["result"]["number"]
+    def height(path="/"):
+        return json.loads(nginx.post(path, body).decoded)["result"]["number"]
 
     with nginx.connect("port_slow", receive_buffer=4096) as slow:
         slow.send(post("/", body))
         nginx.wait_for(lambda: node.count() == 1, "the slow client's request")
         # it waits, and then asks the node itself
-        assert height() == "0x1"
+        assert height("/impatient") == "0x1"
         assert json.loads(slow.read("POST").decoded)["result"]["number"] == "0x0"
     assert height() == "0x1"
     assert node.count() == 2
@@ -361,17 +366,23 @@ def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
 class TestProcess:
     """Requests that wait when nginx reloads or is replaced."""
 
-    def ask_and_wait(self, nginx, origin, change):
+    def ask_and_wait(self, nginx, origin, change, counted=12):
+        """Of 12 requests, `counted` are the node's or wait in a worker that the status counts."""
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [Until(gate), *node(request)])
-        number = fresh()
+        number, before = fresh(), len(origin.received())
         askers = [Asker(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
-        nginx.wait_for(origin.received, "the leader")
-        time.sleep(0.1)
+
+        def all_have_asked(count):
+            nginx.wait_for(
+                lambda: len(origin.received()) - before + waiting_requests(nginx) == count, "all to wait"
+            )
+
+        all_have_asked(8)
         change()
         late = [Asker(nginx, block(number, str(n))) for n in range(8, 12)]
-        time.sleep(0.1)
+        all_have_asked(counted)
         gate.set()
         for n, asker in enumerate(askers + late):
             assert asker.result().decoded == whole(LARGE, str(n))
@@ -391,8 +402,10 @@ class TestProcess:
             nginx.wait_for(lambda: nginx.master_or_none() not in (None, old), "the new master")
             nginx.wait_for(nginx.workers, "the new workers")
             os.kill(old, signal.SIGQUIT)
+            nginx.wait_for(lambda: "gracefully shutting down" in nginx.error_log(), "the old worker to leave")
 
-        self.ask_and_wait(nginx, origin, upgrade)
+        # the new nginx does not count the seven that wait in the old one
+        self.ask_and_wait(nginx, origin, upgrade, counted=5)
         nginx.wait_for(lambda: not runs(old), "the old master to go", seconds=60)
 
     def test_reloads_under_load(self, start_nginx, origin):

@@ -12,6 +12,7 @@ from harness.client import gunzip, request_bytes
 from harness.http2 import Http2Client
 from harness.origin import answer
 from harness.rpc import Node, call
+from harness.watch import wait_for_followers
 
 SMALL = b'"0x10"'
 LARGE = b'"0x' + b"ab" * 20000 + b'"'
@@ -26,6 +27,8 @@ sszip_cache on;
 sszip_cache_namespace all;
 sszip_cache_valid tip 1h;
 sszip_cache_valid unfinalized 1h;
+# longer than any client of these tests waits: who is stuck fails its test
+sszip_cache_lock_timeout 60s;
 proxy_http_version 1.1;
 limit_req_zone $uri zone=requests:1m rate=1r/m;
 limit_conn_zone $uri zone=connections:1m;
@@ -70,6 +73,7 @@ server {
     location /next { proxy_next_upstream error timeout; proxy_pass http://two; }
     location /tiny { client_body_buffer_size 16; proxy_pass http://@origin@; }
     location /unbuffered { proxy_request_buffering off; proxy_pass http://@origin@; }
+    location = /sszip-status { sszip_status on; }
     location /posted { post_action /after; proxy_pass http://@origin@; }
     location = /after { internal; sszip_cache off; proxy_pass http://@origin@/after; }
 }
@@ -233,7 +237,7 @@ class TestWaysOn:
     BATCH = b"[" + CHAIN + b"," + call("eth_syncing", "[]", "7") + b"," + BLOCK + b"]"
 
     def ask(self, nginx, path, body, **options):
-        with nginx.connect(timeout=4) as connection:  # less than a wait
+        with nginx.connect(timeout=30) as connection:  # less than a wait
             connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
             return connection.read("POST")
 
@@ -269,7 +273,7 @@ class TestWaysOn:
         threads = [threading.Thread(target=lambda: answers.append(self.ask(nginx, "/fallback", body))) for _ in range(5)]
         for thread in threads:
             thread.start()
-        nginx.wait_for(lambda: node.count(), "the node")
+        wait_for_followers(nginx, 4)
         gate.set()
         for thread in threads:
             thread.join()
@@ -288,7 +292,7 @@ class TestWaysOn:
         nginx.wait_for(lambda: node.count(), "the leader")
         with nginx.connect() as waiting:
             waiting.send(request_bytes("/posted", method="POST", headers=[JSON], body=body))
-            threading.Event().wait(0.1)
+            wait_for_followers(nginx, 1)
         nginx.wait_for(lambda: origin.received("/after"), "the action")
         gate.set()
         leader.join()

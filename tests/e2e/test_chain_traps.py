@@ -2,12 +2,12 @@
 answers it, once and again, and stored or not."""
 
 import threading
-import time
 
 import pytest
 
 from harness.chain import ADDRESS, Chain, calls_for_transactions
 from harness.rpc import call
+from harness.watch import wait_for_followers
 from test_chain import Stand, hit
 
 pytestmark = [
@@ -21,8 +21,7 @@ FINAL, HEAD = 150, 200
 def stand():
     with Stand() as stand:
         stand.change({"finalize": FINAL})
-        stand.nginx.wait_for(lambda: stand.status["final"] == FINAL, "finality")
-        time.sleep(0.05)
+        stand.wait_for_final(FINAL)
         yield stand
 
 
@@ -128,17 +127,19 @@ def test_hashes_say_what_they_are_of(stand):
 def test_the_head_moves_between_look_up_and_store():
     with Stand() as stand:
         method = "eth_getBalance"
-        stand.chain.do({"hold": {"method": method, "ms": 500}})
+        stand.hold(method)
         body = balance('"latest"')
         (before,) = stand.chain.honest(body)
         answers = []
         asker = threading.Thread(target=lambda: answers.append(stand.result(body)))
         asker.start()
-        time.sleep(0.15)
-        stand.change({"extend": 1})
+        stand.nginx.wait_for(lambda: stand.chain.count(method), "the node to be asked")
+        # a purge would have the late answer refused
+        stand.change({"extend": 1}, wait_for_workers=False)
+        stand.release(method)
         asker.join()
-        stand.chain.do({"hold": {"method": method, "ms": 0}})
         assert answers == [before]
+        stand.wait_for_workers()
         stand.is_right([body])
 
 
@@ -146,7 +147,10 @@ def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
     with Stand(workers=1) as stand:
         method = "eth_getBalance"
         body = balance('"latest"')
-        stand.chain.do({"hold": {"method": method, "ms": 800}})
+        number = call("eth_blockNumber")
+        old_number = stand.result(number)
+        assert hit(stand.ask(number))
+        stand.hold(method)
         (before,) = stand.chain.honest(body)
         asked = stand.chain.count(method)
         answers = {"before": [], "after": []}
@@ -157,14 +161,17 @@ def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
         early = [threading.Thread(target=ask, args=["before"]) for _ in range(20)]
         for thread in early:
             thread.start()
-        time.sleep(0.2)
-        stand.change({"extend": 1})
+        wait_for_followers(stand.nginx, 19)
+        # a purge would end their wait, and so the head that is stored says when the worker knows
+        stand.change({"extend": 1}, wait_for_workers=False)
+        stand.nginx.wait_for(lambda: stand.result(number) != old_number, "the worker to know")
         (after,) = stand.chain.honest(body)
         late = threading.Thread(target=ask, args=["after"])
         late.start()
+        wait_for_followers(stand.nginx, 20)
+        stand.release(method)
         for thread in [*early, late]:
             thread.join()
-        stand.chain.do({"hold": {"method": method, "ms": 0}})
         assert answers["after"] == [after], (before, after)
         assert answers["before"] == [before] * 20
         assert stand.chain.count(method) - asked == 2
@@ -197,17 +204,18 @@ def test_a_node_on_another_branch_is_told_by_its_hashes():
         followed.stop()
 
 
-def test_a_range_that_a_node_behind_cut_short_is_not_kept_for_ever():
-    has, until = 129, time.monotonic() + 60
+@pytest.mark.parametrize("delay", ["1h", "100ms"])
+def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay(delay):
+    has = 129
     followed = Chain()
     head = f"http://{followed.address} interval=100ms; sszip_cache_valid unfinalized 200ms"
+    times = f"confirmation_delay={delay.replace('1h', '3600s')}"
     try:
-        with Stand(head=head, workers=1) as stand:
+        with Stand(head=head, workers=1, times=times) as stand:
             followed.do({"finalize": FINAL})
-            stand.nginx.wait_for(lambda: stand.status["final"] == FINAL, "finality")
-            time.sleep(0.05)
+            stand.wait_for_final(FINAL)
             (everything,) = stand.chain.honest(logs(100, FINAL))
-            # of whom the node has some, misses some, and the last block has none
+            # addresses of which the node has some logs, misses some, and the last block has none
             whose = {log["address"]: set() for log in everything}
             for log in everything:
                 whose[log["address"]].add(int(log["blockNumber"], 16))
@@ -223,22 +231,29 @@ def test_a_range_that_a_node_behind_cut_short_is_not_kept_for_ever():
                     f'[{{"fromBlock":"0x64","toBlock":"0x{FINAL:x}","address":"{rare[0]}"}}]',
                 ),
             ]
-            # the node that answers is not the one that is followed
-            stand.chain.do({"lag": HEAD - has})
-            for body, whole in zip(both, stand.chain.honest(*both), strict=True):
-                cut = stand.result(body)
-                assert cut and len(cut) < len(whole) and cut == whole[: len(cut)]
-                assert stand.class_of(body) == "unfinalized"
-            stand.chain.do({"lag": 0})
+            if delay == "1h":
+                # the node that answers is not the one that is followed
+                stand.chain.do({"lag": HEAD - has})
+                for body, whole in zip(both, stand.chain.honest(*both), strict=True):
+                    cut = stand.result(body)
+                    assert cut and len(cut) < len(whole) and cut == whole[: len(cut)]
+                    assert stand.class_of(body) == "unfinalized"
+                stand.chain.do({"lag": 0})
             whole, sparse = both
-            stand.is_right(both)
-            # a log of its last block says that the node has that
+            # what was cut short is stored for a moment
+            honest = stand.chain.honest(*both)
+            stand.nginx.wait_for(lambda: [stand.result(body) for body in both] == honest, "all logs")
+            # a log of its last block proves that the node has that block
             assert stand.class_of(whole) == "immutable"
-            assert stand.class_of(sparse) == "unfinalized"
-            # or that it says the same for some time
-            while stand.class_of(sparse) != "immutable":
-                assert time.monotonic() < until
-                time.sleep(0.1)
+            if delay == "1h":
+                asked = stand.chain.count("eth_getLogs")
+                while stand.chain.count("eth_getLogs") < asked + 3:
+                    stand.is_right([sparse])
+                assert stand.class_of(sparse) == "unfinalized"
+            else:
+                stand.nginx.wait_for(
+                    lambda: stand.class_of(sparse) == "immutable", "the answer to be confirmed"
+                )
             stand.is_right(both)
     finally:
         followed.stop()

@@ -35,7 +35,7 @@ from test_store_life import wait_until_linked
 class Stand(test_chain.Stand):
     """As nginx's, with the host that is Envoy in nginx's place."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=()):
+    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=(), times=""):
         assert not more
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
@@ -52,6 +52,7 @@ class Stand(test_chain.Stand):
             [route("/purge", {"cache_purge": True}), route("/")],
             settings=settings,
             workers=workers,
+            environment={"SSZIP_TIMES": times},
             clusters=[cluster("node", address(self.chain.port))],
             http={"delayed_close_timeout": "0.01s"},
         )

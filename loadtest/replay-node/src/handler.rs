@@ -161,9 +161,12 @@ pub async fn handle(
         };
         &layered
     };
-    let latency = options.latency.unwrap_or_default() + answered.hold;
-    if !latency.is_zero() {
+    if let Some(latency) = options.latency {
         tokio::time::sleep(latency).await;
+    }
+    let mut answered = answered;
+    if let Some(hold) = answered.hold.take() {
+        hold.over().await;
     }
     let response = respond(&node, &head, answered, options, in_flight)?;
     Ok(response.map(Either::Left))

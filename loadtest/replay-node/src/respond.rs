@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
+use crate::chain::Hold;
 use crate::delivery::Delivery;
 use crate::envelope::{self, Said};
 use crate::faults::{self, Plan};
@@ -95,7 +95,7 @@ pub struct Answered<'a> {
     pub content: Content<'a>,
     /// Header fields of its own.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    pub hold: Duration,
+    pub hold: Option<Hold>,
 }
 
 impl<'a> Answered<'a> {
@@ -105,7 +105,7 @@ impl<'a> Answered<'a> {
             status,
             content,
             fields: Vec::new(),
-            hold: Duration::ZERO,
+            hold: None,
         }
     }
 

@@ -8,7 +8,7 @@ use super::store::Store;
 use super::values::{invalid, once, one, DirectiveError, Duration, Size, Source};
 use super::Config;
 use crate::cache::class::Class;
-use crate::cache::link::DEADLINE;
+use crate::times::lookup_timeout;
 
 /// What all places of a configuration need together.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +104,7 @@ impl Plan {
 
     /// For how long a look-up in a store is waited for, in milliseconds.
     pub fn lookup_timeout(&self) -> u64 {
-        self.lookup_timeout.unwrap_or(DEADLINE)
+        self.lookup_timeout.unwrap_or_else(lookup_timeout)
     }
 
     /// The socket of the owner of a store, if there is one.

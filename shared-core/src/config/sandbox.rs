@@ -5,7 +5,7 @@
 use super::cache::LOOKUPS;
 use super::values::{invalid, once, one, DirectiveError, Range, Unit, GIB, KIB, MIB};
 use super::Config;
-use crate::cache::link::DEADLINE;
+use crate::times::lookup_timeout;
 
 /// What a proxy's listener keeps of a body where nobody says otherwise: Envoy's
 /// `per_connection_buffer_limit_bytes`.
@@ -63,7 +63,7 @@ impl Sandbox {
 
     /// For how long a look-up is waited for, in milliseconds.
     pub fn lookup_timeout(&self) -> u64 {
-        self.lookup_timeout.unwrap_or(DEADLINE)
+        self.lookup_timeout.unwrap_or_else(lookup_timeout)
     }
 
     /// How much the proxy keeps of a body, in bytes.

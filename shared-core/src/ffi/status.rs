@@ -98,13 +98,14 @@ pub unsafe extern "C" fn sszip_exchange_count(
 }
 
 /// Counts the verified hits and upstream errors of the process since the last call, and the last
-/// exchange that was counted: no client may come to this worker after that for long. To be called
-/// whenever the host's loop has handled an event that an exchange may have ended with.
+/// exchange that was counted, and shows how many requests wait: no client may come to this worker
+/// after that for long. To be called whenever the host's loop has handled an event that an exchange
+/// may have ended with, and when a request begins to wait.
 ///
 /// # Safety
 /// `board` is as of `sszip_exchange_count`.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_board_count_verified(board: *const sszip_board) -> sszip_status {
+pub unsafe extern "C" fn sszip_board_refresh(board: *const sszip_board) -> sszip_status {
     boundary(|| {
         let board = borrow_sized!(board);
         // SAFETY: the function's contract.
@@ -114,6 +115,7 @@ pub unsafe extern "C" fn sszip_board_count_verified(board: *const sszip_board) -
         if let Some(tally) = Tally::of_process(&PROCESS.shared) {
             counters.count(board.worker, &tally);
         }
+        counters.show_waiting(board.worker, PROCESS.shared.flights.waiting());
         sszip_status::SSZIP_STATUS_OK
     })
 }

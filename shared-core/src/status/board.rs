@@ -15,6 +15,8 @@ const TIMES: usize = COUNTERS;
 const TIME: usize = BUCKETS + 1;
 const AGES: usize = TIMES + Time::ALL.len() * TIME;
 const GAUGE: usize = AGES + TIME;
+/// `cache.waiting`, the last of [`GAUGES`].
+const WAITING: usize = GAUGE + GAUGES.len() - 1;
 /// A part begins with a line of the processor's cache.
 const PART: usize = (GAUGE + GAUGES.len()).next_multiple_of(8);
 
@@ -111,6 +113,11 @@ impl Board {
         for (place, now) in part[GAUGE..].iter().zip(gauges) {
             place.store(now, Ordering::Relaxed);
         }
+    }
+
+    /// How many requests of that worker wait for a flight now, which is one of [`GAUGES`].
+    pub fn show_waiting(self, worker: usize, waiting: usize) {
+        self.part(worker)[WAITING].store(waiting as u64, Ordering::Relaxed);
     }
 
     /// All together.

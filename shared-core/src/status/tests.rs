@@ -81,7 +81,7 @@ fn counted() -> Board {
                 ..answered(b"", CacheStatus::Miss)
             }),
         );
-        board.show(worker, [1; 7]);
+        board.show(worker, [1; 8]);
     }
     board
 }

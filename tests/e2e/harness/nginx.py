@@ -41,6 +41,7 @@ pid @prefix@/nginx.pid;
 error_log @prefix@/error.log notice;
 env ASAN_OPTIONS;
 env LSAN_OPTIONS;
+env SSZIP_TIMES;
 @user@
 events { worker_connections 2048; }
 http {

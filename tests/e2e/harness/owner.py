@@ -94,7 +94,7 @@ def _lines(settings):
 
 
 class Owner(Client):
-    def __init__(self, heads=(), **settings):
+    def __init__(self, heads=(), environment=None, **settings):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sszip-owner-", dir="/tmp"))
         self.folder.chmod(0o755)
         super().__init__(self.folder / "socket")
@@ -102,12 +102,17 @@ class Owner(Client):
         self.config = self.folder / "cached.toml"
         tables = ("\n[[head]]\n" + _lines(head) for head in heads)
         self.config.write_text(_lines(settings) + "".join(tables))
+        self.environment = environment or {}
         self.process = None
 
     def start(self):
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [SSZIP_CACHED, str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [SSZIP_CACHED, str(self.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
             )
         deadline = time.monotonic() + 20
         while not self.answers():

@@ -1,8 +1,10 @@
 """What a worker keeps: connections, memory, processor time."""
 
+import json
 import re
 import time
 
+from . import client
 from .nginx import SANITIZED, cpu_ticks, resident
 
 # A sanitizer's allocator keeps what was freed, and pads the rest.
@@ -19,6 +21,20 @@ def requests_so_far(nginx, path="/status"):
     """stub_status's count, with the one that asks."""
     body = nginx.get(path, accept=None).body.decode()
     return int(re.search(r"\n \d+ \d+ (\d+)", body)[1])
+
+
+def waiting_requests(nginx, path="/sszip-status"):
+    """Requests that wait for the response to another one, by `sszip_status` of that path."""
+    report = json.loads(client.fetch(nginx.port, f"{path}?format=json").decoded)
+    return report["workers"]["cache.waiting"]
+
+
+def wait_for_followers(nginx, count, path="/sszip-status"):
+    """Waits until so many requests wait for the response to another one."""
+    nginx.wait_for(
+        lambda: waiting_requests(nginx, path) == count,
+        f"{count} requests to wait, and {waiting_requests(nginx, path)} do",
+    )
 
 
 def settled(nginx, base=0):

@@ -1,5 +1,8 @@
 //! `/chain`: what tests do to the chain and to the node in front of it.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{json, Value};
 
@@ -57,7 +60,7 @@ pub enum Command {
     /// How many blocks the node is behind.
     Lag(u64),
     /// Answers of a method come so much later than they are computed; 0 ends
-    /// it. `GET` names pages.
+    /// it, and sends those that are held back. `GET` names pages.
     Hold { method: String, ms: u64 },
 }
 
@@ -120,8 +123,9 @@ impl Command {
                 state.holds.remove(&method);
             }
             Command::Hold { method, ms } => {
-                let ms = up_to(LONGEST_HOLD_MS, ms)?;
-                state.holds.insert(method, ms);
+                let time = Duration::from_millis(up_to(LONGEST_HOLD_MS, ms)?);
+                let hold = state.holds.entry(method).or_default();
+                hold.0 = time;
             }
         }
         Ok(())
@@ -131,6 +135,10 @@ impl Command {
 /// The state as `/chain` shows it: that of the chain, not of a node that lags.
 pub fn shown(state: &State) -> Value {
     let chain = &state.chain;
+    let holds = state.holds.iter();
+    let holds: BTreeMap<_, _> = holds
+        .map(|(method, (time, _))| (method, time.as_millis() as u64))
+        .collect();
     let block = |index: Index| {
         let block = chain.block(index);
         json!({
@@ -159,6 +167,6 @@ pub fn shown(state: &State) -> Value {
         "finality": state.finality,
         "down": state.down,
         "lag": state.lag,
-        "hold": state.holds,
+        "hold": holds,
     })
 }

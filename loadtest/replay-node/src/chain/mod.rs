@@ -25,13 +25,14 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::payload::Payload;
@@ -61,8 +62,8 @@ pub struct State {
     syncing: bool,
     stalled: bool,
     finality: bool,
-    /// Milliseconds that answers are held back, by method.
-    holds: BTreeMap<String, u64>,
+    /// For how long answers are held back, by method.
+    holds: BTreeMap<String, (Duration, watch::Sender<()>)>,
 }
 
 impl State {
@@ -99,9 +100,29 @@ impl State {
         )
     }
 
-    fn hold(&self, method: &str) -> u64 {
+    fn hold(&self, method: &str) -> Option<Hold> {
         let hold = self.holds.get(method).or_else(|| self.holds.get("*"));
-        hold.copied().unwrap_or(0)
+        hold.map(|(time, end)| Hold {
+            time: *time,
+            end: end.subscribe(),
+        })
+    }
+}
+
+/// Why an answer is held back.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// For how long, unless the command is withdrawn.
+    time: Duration,
+    /// Closed when it is.
+    end: watch::Receiver<()>,
+}
+
+impl Hold {
+    /// Returns when the answer may be sent.
+    pub async fn over(mut self) {
+        // either way it is over
+        let _ = tokio::time::timeout(self.time, self.end.changed()).await;
     }
 }
 
@@ -120,8 +141,7 @@ pub struct Answered {
     /// As in [`rpc::Exchange`].
     pub method: String,
     pub payload: Payload,
-    /// How long it is held back.
-    pub hold: Duration,
+    pub hold: Option<Hold>,
 }
 
 impl Simulation {
@@ -189,7 +209,7 @@ impl Simulation {
             view: state.view(),
             subscriptions,
             counted: Some((&self.calls, state)),
-            hold: Cell::new(0),
+            hold: RefCell::default(),
         };
         calls.answer(body, stats)
     }
@@ -201,7 +221,7 @@ impl Simulation {
             view: state.honest(),
             subscriptions: None,
             counted: None,
-            hold: Cell::new(0),
+            hold: RefCell::default(),
         };
         calls.answer(body, &Stats::default()).payload
     }
@@ -258,8 +278,8 @@ struct Calls<'a> {
     subscriptions: Option<&'a socket::Subscriptions>,
     /// Where calls are counted, and by what they are held back.
     counted: Option<(&'a [AtomicU64], &'a State)>,
-    /// The longest that a call is held back, in milliseconds.
-    hold: Cell<u64>,
+    /// The longest by which a call is held back.
+    hold: RefCell<Option<Hold>>,
 }
 
 impl Calls<'_> {
@@ -268,7 +288,7 @@ impl Calls<'_> {
         Answered {
             method: exchange.method.into_owned(),
             payload: exchange.reply.payload(),
-            hold: Duration::from_millis(self.hold.get()),
+            hold: self.hold.take(),
         }
     }
 }
@@ -280,7 +300,11 @@ impl Source for Calls<'_> {
         };
         if let Some((calls, state)) = self.counted {
             calls[index].fetch_add(1, Ordering::Relaxed);
-            self.hold.set(self.hold.get().max(state.hold(method)));
+            let mut longest = self.hold.borrow_mut();
+            let hold = state.hold(method);
+            if hold.as_ref().map(|it| it.time) > longest.as_ref().map(|it| it.time) {
+                *longest = hold;
+            }
         }
         let answer = Params::new(params).and_then(|params| {
             let subscribed = self

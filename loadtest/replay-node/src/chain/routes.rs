@@ -2,7 +2,6 @@
 //! for everybody.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use hyper::header::{self, HeaderName};
 use hyper::http::request;
@@ -12,7 +11,7 @@ use serde_json::json;
 use super::beacon;
 use super::control as commands;
 use super::feed::Events;
-use super::Simulation;
+use super::{Hold, Simulation};
 
 /// Where the chain is changed and looked at, past the node.
 const CONTROL: &str = "/chain";
@@ -29,7 +28,7 @@ pub enum Got {
         json: String,
         /// The fork, for `Eth-Consensus-Version`.
         fork: Option<&'static str>,
-        hold: Duration,
+        hold: Option<Hold>,
     },
     Events {
         events: Events,
@@ -39,12 +38,12 @@ pub enum Got {
 }
 
 impl Got {
-    fn page(page: &beacon::Page, hold: u64) -> Self {
+    fn page(page: &beacon::Page, hold: Option<Hold>) -> Self {
         Got::Page {
             status: StatusCode::from_u16(page.status).unwrap_or_default(),
             json: page.body.to_string(),
             fork: page.versioned.then_some(beacon::FORK),
-            hold: Duration::from_millis(hold),
+            hold,
         }
     }
 
@@ -53,7 +52,7 @@ impl Got {
             status,
             json: json!({"code": status.as_u16(), "message": message}).to_string(),
             fork: None,
-            hold: Duration::ZERO,
+            hold: None,
         }
     }
 }

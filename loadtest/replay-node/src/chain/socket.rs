@@ -195,12 +195,12 @@ fn answer(
     if text.is_empty() {
         return Vec::new();
     }
-    if answered.hold.is_zero() {
+    let Some(hold) = answered.hold else {
         return vec![Message::text(text)];
-    }
+    };
     let held = held.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(answered.hold).await;
+        hold.over().await;
         // The connection may be gone by then.
         let _ = held.send(text);
     });

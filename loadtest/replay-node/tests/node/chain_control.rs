@@ -223,6 +223,11 @@ fn held_answers_are_those_of_when_they_were_asked() {
     assert!(batch.is_silent() && page.is_silent());
     let state = hold("eth_blockNumber", 0);
     assert_eq!(state["hold"], json!({"GET": 600_000}));
+    // What was held back by that is sent.
+    let mut response = batch.head();
+    batch.body(&mut response);
+    assert_eq!(response.end, End::Complete);
+    assert!(page.is_silent());
     assert_eq!(chain.head(), 201);
     hold("*", 600_000);
     let (mut batch, _) = ask();

@@ -44,6 +44,7 @@ use super::process::wake::{Waiter, Wake};
 use super::process::Shared;
 use super::{Key, Namespace};
 use crate::lock::locked;
+use crate::times::{link_silence, lookup_timeout, memory_lease};
 
 /// The slot of the event stream.
 const EVENTS: usize = 0;
@@ -56,11 +57,6 @@ const RETRIES: u32 = 50;
 
 /// ... each time after so long.
 const RETRY_SELDOM: u64 = 250;
-
-/// A connection on which nothing comes for so long is of no use: the owner
-/// speaks four times a second on the one, and answers on the others.
-/// Milliseconds.
-const SILENCE: u64 = 1_500;
 
 /// An owner says within that what it knows of itself, in milliseconds.
 const STATUS: u64 = 1_000;
@@ -77,16 +73,8 @@ const PURGE_PATIENCE: u64 = 2_000;
 /// but not for ever to an owner that can't do it.
 const PURGE_SENT: u8 = 3;
 
-/// Where there is no owner, what is in memory may be sent for so long: one that
-/// has just begun to listen takes a purge for done only when that is over
-/// (`owner::processes::TIME`). Milliseconds.
-const ALONE: u64 = 1_000;
-
 /// A generation that no owner has: they begin with the time.
 const NO_OWNERS: u64 = 1 << 63;
-
-/// For how long a look-up is waited for where nobody says otherwise. Milliseconds.
-pub const DEADLINE: u64 = 20;
 
 /// What a link keeps within.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +92,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 8,
-            deadline: DEADLINE,
+            deadline: lookup_timeout(),
             max_body: 1 << 30,
         }
     }
@@ -389,8 +377,9 @@ impl Link {
             self.generation.store(generation, Ordering::Release);
             shared.drop_from_memory(None);
         }
-        self.until
-            .fetch_max(monotonic.saturating_add(ALONE), Ordering::AcqRel);
+        // an owner that has just begun to listen takes a purge for done only when that is over
+        let until = monotonic.saturating_add(memory_lease());
+        self.until.fetch_max(until, Ordering::AcqRel);
     }
 
     /// Shows the pieces that are to be written to a connection, and is told
@@ -495,7 +484,7 @@ impl Link {
                 Some(_) => true,
                 None => slot == EVENTS,
             };
-            let is_silent = |open: &mut Open| now >= open.since + SILENCE;
+            let is_silent = |open: &mut Open| now >= open.since + link_silence();
             if is_waited_for && state.open(slot).is_some_and(is_silent) {
                 self.close(&mut state, shared, slot, now);
             }

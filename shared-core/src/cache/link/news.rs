@@ -1,8 +1,6 @@
 //! What an operator should know of the owner.
 
-/// An owner that starts, or is replaced, is not worth a line in a log.
-/// Milliseconds.
-const GRACE: u64 = 3_000;
+use crate::times::owner_outage_grace;
 
 /// What has become of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ impl Known {
             return said.then_some(News::Answers);
         }
         let down = *self.down.get_or_insert(now);
-        if self.said || now.saturating_sub(down) < GRACE {
+        if self.said || now.saturating_sub(down) < owner_outage_grace() {
             return None;
         }
         self.said = true;

@@ -1,8 +1,9 @@
 //! What is sent over which connection, and until when it is waited for.
 
 use super::job::{Job, LookUp};
-use super::{Burst, Link, Need, Open, Slot, Stage, State, EVENTS, PURGE, SILENCE};
+use super::{Burst, Link, Need, Open, Slot, Stage, State, EVENTS, PURGE};
 use crate::cache::process::Shared;
+use crate::times::link_silence;
 
 /// So many requests go over one connection at a time: what is to be sent when
 /// one is free goes there together, since waking the owner costs more than most
@@ -177,7 +178,7 @@ impl State {
         let dues = self.asked.iter().chain(busy).filter_map(Job::due);
         let retry = match self.slots[EVENTS].stage {
             Stage::Closed { retry_at } => retry_at,
-            _ => now + SILENCE / 2,
+            _ => now + link_silence() / 2,
         };
         let next = dues.chain([retry]).min().unwrap_or(retry);
         next.saturating_sub(now).max(1)

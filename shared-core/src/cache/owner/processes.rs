@@ -3,19 +3,14 @@
 //!
 //! A time is given when its event is *taken* by whoever sends it, never when
 //! it is queued: a process that reads nothing is given nothing, so that a
-//! purge waits for it for [`TIME`] at most, whatever lies in between.
+//! purge waits for it for [`memory_lease`] at most, whatever lies in between.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::cache::told::Event;
 use crate::cache::Key;
-
-/// How long a process may use its memory without an event, in milliseconds.
-pub const TIME: u64 = 1_000;
-
-/// How often it is given a new one, in milliseconds.
-pub const EVERY: u64 = 250;
+use crate::times::{memory_lease, memory_lease_renewal};
 
 /// Events that a stream may be behind. Beyond it the stream is closed: the
 /// process learns from the next one's `hello` what it has missed.
@@ -110,15 +105,15 @@ impl Processes {
     pub fn new(generation: u64, now: u64) -> Self {
         Self {
             generation,
-            grace: now.saturating_add(TIME),
+            grace: now.saturating_add(memory_lease()),
             ..Self::default()
         }
     }
 
     /// The owner listens from `now` on: whoever found nobody before that may
-    /// take it that there was none for [`TIME`].
+    /// take it that there was none for [`memory_lease`].
     pub fn listens(&mut self, now: u64) {
-        self.grace = now.saturating_add(TIME);
+        self.grace = now.saturating_add(memory_lease());
     }
 
     /// How many purges have taken effect.
@@ -191,9 +186,9 @@ impl Processes {
                 return Next::Idle(process.due);
             }
         }
-        let until = now.saturating_add(TIME);
+        let until = now.saturating_add(memory_lease());
         process.until = until;
-        process.due = now.saturating_add(EVERY);
+        process.due = now.saturating_add(memory_lease_renewal());
         Next::Event(if process.greeted {
             Event::Lease { generation, until }
         } else {
@@ -339,6 +334,9 @@ mod tests {
     fn lease(generation: u64, until: u64) -> Event {
         Event::Lease { generation, until }
     }
+
+    const TIME: u64 = 1_000;
+    const EVERY: u64 = 250;
 
     /// After the grace of the start.
     const START: u64 = 10_000;

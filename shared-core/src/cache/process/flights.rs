@@ -293,6 +293,12 @@ impl Flights {
         }
     }
 
+    /// The requests that wait for a flight to end.
+    pub fn waiting(&self) -> usize {
+        let state = locked(&self.0);
+        state.following + state.batches.len()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         locked(&self.0).flights.len()
@@ -450,6 +456,7 @@ mod tests {
         let two = flights.lead(other).unwrap();
         assert!(flights.follow_all(vec![KEY, other, KEY], at(9)));
         follow(&flights, &[2]);
+        assert_eq!(flights.waiting(), 2);
         let answer = entry();
         assert_eq!(flights.finish(one, Outcome::Answer(answer)), [at(2)]);
         assert_eq!(flights.finish(two, Outcome::Alone), [at(9)]);

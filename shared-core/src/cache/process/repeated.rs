@@ -14,16 +14,13 @@ use std::sync::Mutex;
 
 use crate::cache::Key;
 use crate::lock::locked;
+use crate::times::confirmation_delay;
 
 /// Places; a power of two. With [`SHARE`] some 330 KiB.
 const PLACES: usize = 2048;
 
 /// Answers that share a place.
 const SHARE: usize = 2;
-
-/// How much later, in milliseconds, the same has to be said: longer than nodes
-/// that follow one chain are apart.
-pub const LATER: u64 = 10_000;
 
 /// What a node said.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +86,7 @@ impl Repeated {
                 if said.asked_at < first.asked_at {
                     first.asked_at = said.asked_at;
                 }
-                said.asked_at - first.asked_at >= LATER
+                said.asked_at - first.asked_at >= confirmation_delay()
             }
             Some((_, first)) => {
                 // what was asked earlier may come later, and says no more
@@ -109,7 +106,9 @@ impl Repeated {
 
 #[cfg(test)]
 mod tests {
-    use super::{Repeated, Said, LATER, PLACES, SHARE};
+    use super::{Repeated, Said, PLACES, SHARE};
+
+    const LATER: u64 = 10_000;
 
     fn said(result: &str, asked_at: u64) -> Said {
         Said::new(result.as_bytes(), asked_at, 1, 1)

@@ -33,7 +33,7 @@ use super::message::{Answer, Lease, Message};
 use super::news::{self, News};
 use super::purge;
 use super::taking::fail_open;
-use super::{DEADLINE, PURGE};
+use super::PURGE;
 use crate::cache::chain::Chains;
 use crate::cache::process::flights::Outcome;
 use crate::cache::process::ownership::{Landing, Owner};
@@ -41,6 +41,7 @@ use crate::cache::process::wake::Waiter;
 use crate::cache::process::Shared;
 use crate::cache::{Key, Namespace};
 use crate::lock::locked;
+use crate::times::lookup_timeout;
 
 /// What calls keep within.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            deadline: DEADLINE,
+            deadline: lookup_timeout(),
             slice: 1_000,
             most: 256,
             most_waits: 64,

@@ -2,7 +2,6 @@
 
 use super::chains::{tip, told, SPACE};
 use super::*;
-use crate::cache::link::SILENCE;
 
 #[test]
 fn what_the_owner_has_goes_to_all_who_want_it() {
@@ -322,7 +321,7 @@ fn an_owner_that_never_comes_is_looked_for_now_and_then() {
 #[test]
 fn a_silent_owner_is_gone() {
     let mut host = Host::up();
-    host.pass(SILENCE);
+    host.pass(1_500);
     assert!(!host.link().is_up());
     assert!(host.open.contains(&0) || host.requests().is_empty());
 }
