@@ -7,16 +7,13 @@ from statistics import median
 
 import caching
 import caching_bodies as bodylib
-import report
+from report import machine_text, table
 import storing
 import storing_bodies
-import streaming
-import throughput
-from caching_coders import FRESH, Row, batch_rows, gzip_rows, identity_rows, miss_rows
+from caches import FRESH, Row, batch_rows, gzip_rows, identity_rows, miss_rows
 from caching_report import Samples
 from stack import Node
 from storing_coders import stored
-from streaming_coders import SSZIP, SSZIP_HELD, SSZIP_ZLIB_RS
 
 BEFORE = "before: "
 ROUNDS = 5
@@ -25,28 +22,8 @@ MOST = 1.03
 
 
 def run(args, work, library, chosen, pairs, say):
-    suite = {"cache": cache, "store": store, "streaming": streamed}[args.suite]
+    suite = {"cache": cache, "store": store}[args.suite]
     return suite(args, work, library, chosen, pairs, say)
-
-
-def streamed(args, work, library, chosen, _pairs, say):
-    """As samples of the other suites: a body is a call."""
-    bodies = [b for b in chosen if b.group == streaming.GROUP][::2]
-    ours = [Row(coder, "") for coder in (SSZIP, SSZIP_ZLIB_RS, SSZIP_HELD)]
-    coders = [row.coder for row in twice(ours, args.before)]
-    plan = throughput.Plan(rounds=1 if args.quick else ROUNDS, seconds=1)
-    found = streaming.requests_per_second(
-        work, library, bodies, plan, say, coders, coders[1]
-    )
-    return {
-        "streamed": {
-            "rows": [{"name": coder.name} for coder in coders],
-            "calls": [{"name": b.name, "group": b.group} for b in bodies],
-            "samples": [
-                s | {"call": s["body"], "row": s["coder"]} for s in found["samples"]
-            ],
-        }
-    }
 
 
 def store(args, work, _library, chosen, pairs, say):
@@ -111,7 +88,7 @@ def twice(rows, module):
 
 def rows(results):
     """Of each row and body or group, what it costs against the build before."""
-    for section in ("gzip", "identity", "batch", "hit", "miss", "streamed"):
+    for section in ("gzip", "identity", "batch", "hit", "miss"):
         if section not in results:
             continue
         samples = Samples(results[section])
@@ -143,11 +120,7 @@ def verdicts(results):
     ]
 
 
-def draw(_results, _path):
-    return False
-
-
-def render(results, _plot):
+def render(results):
     lines = [
         (section, group, name, f"{now:,.1f}", f"{cpu:.3f}x", f"{rps:.3f}x")
         for section, group, name, now, cpu, rps in ratios(results)
@@ -155,9 +128,9 @@ def render(results, _plot):
     return "\n\n".join(
         [
             "# nginx: against a build before",
-            report.machine_text(results),
+            machine_text(results),
             "CPU and requests/s against the other build: medians of ratios within a round, "
             "of the calls of a group. CPU bears the verdict.",
-            report.table(["What", "Bodies", "Row", "CPU us", "CPU", "Requests/s"], lines),
+            table(["What", "Bodies", "Row", "CPU us", "CPU", "Requests/s"], lines),
         ]
     ) + "\n"

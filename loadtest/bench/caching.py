@@ -14,7 +14,7 @@ import check
 import engines
 import load
 import profiling
-from caching_coders import (
+from caches import (
     FILE,
     FRESH,
     batch_rows,

@@ -2,7 +2,6 @@
 
 from statistics import median
 
-import plot
 from bodies import GROUPS
 from report import MET, machine_text, profile_text, quiet, table
 from throughput import SATURATED
@@ -149,22 +148,7 @@ def core_verdicts(rows):
             }
 
 
-def draw(results, path):
-    """Whether there was something to draw."""
-    sections = [s for s in ("gzip", "identity") if s in results]
-    charts = []
-    for section in sections:
-        samples = Samples(results[section])
-        for group in samples.groups:
-            names = [r["name"] for r in results[section]["rows"]]
-            values = [samples.mid(group, name, "cpu_us") for name in names]
-            charts.append((f"{TITLES[section]}, {group}", names, values))
-    if charts:
-        plot.bars(charts, "CPU us of the worker per request", path)
-    return bool(charts)
-
-
-def render(results, plot_name):
+def render(results):
     parts = ["# nginx: sszip's cache beside nginx's", machine_text(results)]
     if results["notes"]:
         parts.append("\n".join(f"- **{note}**" for note in results["notes"]))
@@ -186,8 +170,6 @@ def render(results, plot_name):
         "bottleneck, and its requests/s are a lower bound. The kernel sends parts of a long "
         "answer on wrk's core, when acknowledgements come, and those are in nobody's CPU.",
     ]
-    if "gzip" in results or "identity" in results:
-        parts.append(f"![CPU of a hit]({plot_name})")
     for section, text in (("gzip", GZIP_TEXT), ("identity", IDENTITY_TEXT), ("miss", MISS_TEXT)):
         if section in results:
             parts += section_text(section, results[section], text)

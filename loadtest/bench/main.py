@@ -1,9 +1,10 @@
 """Benchmarks: nginx with sszip against the other coders.
 
-Seven suites: `nginx`, answers with a length, `streaming`, answers in chunks,
-`cache`, stored answers, `store`, those that the cache's owner keeps, `ssz`,
-the core's SSZ walkers, without nginx, `wire`, SSZ through nginx, and `envoy`, the same core in Envoy. Each verifies every
-answer before it measures, and writes tables, the raw numbers and a plot. See loadtest/README.md.
+Four suites: `nginx`, responses that are compressed, `cache`, hits and misses, `store`, hits
+of what the cache's owner keeps, and `ssz`, the core's SSZ walkers, without nginx. Each
+verifies every response before it measures, and writes tables and the raw numbers. What
+other servers do beside sszip, in nginx and in Envoy, is loadtest/compare. See
+loadtest/README.md.
 """
 
 import argparse
@@ -15,48 +16,34 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import before
-import bodies as bodylib
-import caching
-import caching_report
-import engines
-import load
-import machine
-import profiling
-import proxying
-import proxying_report
-import report
-import sandboxing
-import sandboxing_report
-import storing
-import storing_report
-import streaming
-import streaming_report
-import tail
-import throughput
-import transcoding
-import transcoding_report
-import wire
-import wire_report
-from stack import ROOT, Node
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))
+
+import before  # noqa: E402
+import bodies as bodylib  # noqa: E402
+import caching  # noqa: E402
+import caching_report  # noqa: E402
+import coders_report  # noqa: E402
+import engines  # noqa: E402
+import load  # noqa: E402
+import machine  # noqa: E402
+import profiling  # noqa: E402
+import storing  # noqa: E402
+import storing_report  # noqa: E402
+import tail  # noqa: E402
+import throughput  # noqa: E402
+import transcoding  # noqa: E402
+import transcoding_report  # noqa: E402
+from report import MET, quiet  # noqa: E402
+from stack import ROOT, Node  # noqa: E402
 
 # By suite: its sections, the name of its results, what renders them.
 SUITES = {
-    "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", report),
-    "streaming": (streaming.SECTIONS, streaming.NAME, streaming_report),
+    "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", coders_report),
     "cache": (caching.SECTIONS, caching.NAME, caching_report),
     "store": (storing.SECTIONS, storing.NAME, storing_report),
     "ssz": (transcoding.SECTIONS, transcoding.NAME, transcoding_report),
-    "wire": (wire.SECTIONS, wire.NAME, wire_report),
-    "envoy": (proxying.SECTIONS, proxying.NAME, proxying_report),
-    "wasm": (sandboxing.SECTIONS, sandboxing.NAME, sandboxing_report),
 }
-VERSIONS = {
-    "ssz": transcoding.versions,
-    "wire": wire.versions,
-    "envoy": proxying.versions,
-    "wasm": proxying.versions,
-}
+VERSIONS = {"ssz": transcoding.versions}
 
 
 def parse(argv):
@@ -83,14 +70,14 @@ def parse(argv):
     parser.add_argument(
         "--before", type=Path, metavar="MODULE",
         help="the rows that are ours, beside those of another build (cache: gzip, identity, "
-        "batch, miss; store: hit, miss; streaming: throughput)",
+        "batch, miss; store: hit, miss)",
     )
     parser.add_argument("--name", help="name of the result files (default: the suite's)")
     args = parser.parse_args(argv)
     if not args.suite and (args.only or args.name):
         parser.error("--only and --name are for one suite: choose it with --suite")
-    if args.before and args.suite not in ("cache", "store", "streaming"):
-        parser.error("--before is for --suite cache, store or streaming")
+    if args.before and args.suite not in ("cache", "store"):
+        parser.error("--before is for --suite cache or store")
     if args.only and (unknown := set(args.only) - set(SUITES[args.suite][0])):
         parser.error(f"no such section of {args.suite}: {', '.join(sorted(unknown))}")
     return args
@@ -125,7 +112,7 @@ def measure(suite, args, work):
     notes = results["notes"]
     if args.quick:
         notes.append("A quick run: it tests the harness, its numbers mean nothing.")
-    if not report.quiet(results):
+    if not quiet(results):
         trust = "the caches were shared" if suite == "ssz" else (
             "trust the CPU columns more than requests/s"
         )
@@ -135,8 +122,6 @@ def measure(suite, args, work):
         )
     if suite == "ssz":
         return results | transcoding.run(args, work, say)
-    if suite == "wire":
-        return results | wire.run(args, work, say)
 
     library = bodylib.Library(work)
     chosen, pairs, source = choose(args, library, work)
@@ -150,14 +135,8 @@ def measure(suite, args, work):
     }
     if args.before:
         return results | before.run(args, work, library, chosen, pairs, say)
-    if suite == "streaming":
-        return results | streaming.run(args, work, library, chosen, pairs, say)
     if suite == "cache":
         return results | caching.run(args, work, library, chosen, pairs, say)
-    if suite == "envoy":
-        return results | proxying.run(args, work, library, chosen, pairs, say)
-    if suite == "wasm":
-        return results | sandboxing.run(args, work, library, chosen, say)
     if suite == "store":
         return results | storing.run(args, work, library, chosen, pairs, say)
     return results | nginx_suite(args, work, library, chosen, pairs)
@@ -188,14 +167,12 @@ def nginx_suite(args, work, library, chosen, pairs):
 def write(results, out, name, reporter):
     out.mkdir(parents=True, exist_ok=True)
     written = [f"{name}.md", f"{name}.json"]
-    if reporter.draw(results, out / f"{name}.svg"):
-        written.append(f"{name}.svg")
     results["verdicts"] = list(reporter.verdicts(results))
-    text = reporter.render(results, f"{name}.svg")
+    text = reporter.render(results)
     (out / f"{name}.md").write_text(text)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     for row in results["verdicts"]:
-        say(f"met: {report.MET[row['met']]}: {row['target']}: {row['measured']}")
+        say(f"met: {MET[row['met']]}: {row['target']}: {row['measured']}")
     for note in results["notes"]:
         say(note)
     say(f"wrote {', '.join(written)} in {out}")
@@ -205,8 +182,6 @@ def main():
     args = parse(sys.argv[1:])
     suites = [args.suite] if args.suite else list(SUITES)
     absent = machine.missing_tools(set(suites))
-    if "envoy" in suites:
-        absent += proxying.missing()
     if absent:
         raise SystemExit("\n".join(absent))
     out = args.out or ROOT / ("build/bench" if args.quick else "loadtest/results")

@@ -17,7 +17,7 @@ import time
 
 import check
 import storing_bodies as bodylib
-from caching_coders import sszip_cache
+from caches import sszip_cache
 from stack import Nginx
 from storing_coders import stored
 

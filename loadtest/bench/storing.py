@@ -19,7 +19,7 @@ import profiling
 import stampede
 import storing_bodies as bodylib
 from caching import CONNECTIONS, PER_GROUP, SLACK, Servers
-from caching_coders import FRESH, SMALL_TIER, Row, sszip_cache
+from caches import FRESH, SMALL_TIER, Row, sszip_cache
 from filling import fill
 from stack import PASS, Nginx, Node
 from storing_coders import HOT, MEMORY, PLACES, STORE, TIERS, stored

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from caching_coders import sszip_cache
+from caches import sszip_cache
 
 # Where a hit comes from.
 HOT, MEMORY, STORE = "the worker's memory", "the owner's memory", "RocksDB"

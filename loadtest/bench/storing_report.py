@@ -2,7 +2,6 @@
 
 from statistics import median
 
-import plot
 from caching_report import Samples, logged, share
 from report import MET, machine_text, profile_text, quiet, table
 from storing_coders import HOT, MEMORY, PLACES, STORE
@@ -126,24 +125,7 @@ def by_length(rows):
     return found
 
 
-def draw(results, path):
-    """Whether there was something to draw."""
-    charts = []
-    for section in ("hit", "large"):
-        if section in results:
-            samples = Places(results[section])
-            for group in samples.groups:
-                values = [
-                    samples.mid(group, place, "cpu_us") + samples.mid(group, place, "owner_us")
-                    for place in PLACES
-                ]
-                charts.append((f"Hits, {group}", PLACES, values))
-    if charts:
-        plot.bars(charts, "CPU us of worker and owner per request", path)
-    return bool(charts)
-
-
-def render(results, plot_name):
+def render(results):
     parts = ["# nginx: answers that the cache's owner keeps", machine_text(results)]
     if results["notes"]:
         parts.append("\n".join(f"- **{note}**" for note in results["notes"]))
@@ -163,8 +145,6 @@ def render(results, plot_name):
         "the share of its core that it used: below 90 % (marked \\*) its requests/s are a "
         "lower bound.",
     ]
-    if "hit" in results or "large" in results:
-        parts.append(f"![CPU of a hit]({plot_name})")
     if data := results.get("hit"):
         parts += ["## Hits", HIT_TEXT.format(keys=f"{data['keys']:,}"), *hit_text(data)]
     if data := results.get("large"):

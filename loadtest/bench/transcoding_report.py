@@ -2,7 +2,6 @@
 
 from statistics import median
 
-import plot
 from report import MET, machine_text, table
 
 OURS = "sszip"
@@ -115,21 +114,7 @@ def of_witnesses(witnesses):
         }
 
 
-def draw(results, path):
-    """Whether there was something to draw."""
-    groups = [g for g in results["groups"] if not g["validators"]][-6:]
-    groups = [g for g in groups if g["operation"] in (TO_SSZ, TO_JSON, ROOT)]
-    charts = []
-    for group in groups:
-        ways = [w["who"] for w in group["ways"]]
-        times = [median(way(group, who)) / 1e3 for who in ways]
-        charts.append((group["operation"], ways, times))
-    if charts:
-        plot.bars(charts, "us for a block of a usual length", path)
-    return bool(charts)
-
-
-def render(results, plot_name):
+def render(results):
     parts = ["# SSZ: tables beside typed crates", machine_text(results)]
     if results["notes"]:
         parts.append("\n".join(f"- **{note}**" for note in results["notes"]))
@@ -152,8 +137,6 @@ def render(results, plot_name):
         "path, beside decoding all.",
     ]
     names = dict.fromkeys(name(g) for g in results["groups"])
-    if any(not g["validators"] for g in results["groups"]):
-        parts.append(f"![time of a block of a usual length]({plot_name})")
     for of_name in names:
         parts.append(f"## {of_name}")
         for group in results["groups"]:

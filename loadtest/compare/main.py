@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# behind this folder, which has modules of the same names
-sys.path.insert(1, str(HERE.parent / "bench"))
+# Behind this folder.
+sys.path.insert(1, str(HERE.parent / "lib"))
 
 import load  # noqa: E402
 import machine  # noqa: E402
 import peers  # noqa: E402
-import report  # noqa: E402
+import comparison_report  # noqa: E402
 import sections  # noqa: E402
 import servers  # noqa: E402
 import targets  # noqa: E402
@@ -233,7 +233,7 @@ def fixed(args, plan, stage, by_name, results):
 
 def best_peer(results):
     mine = {r["key"] for r in results["rows"] if r["kind"] != servers.THEIRS}
-    figures = report.Figures(results["sections"]["mix"])
+    figures = comparison_report.Figures(results["sections"]["mix"])
     ranked = [(figures.mid(key, "rps") or 0, key) for key in figures.keys if key not in mine]
     ranked = ranked or [(figures.mid(key, "rps") or 0, key) for key in figures.keys]
     most, key = max(ranked)
@@ -273,17 +273,17 @@ def main():
             results = measure(args, plan, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    results = report.without_places(results, work, ROOT)
+    results = comparison_report.without_places(results, work, ROOT)
     results["seconds"] = time.monotonic() - began
-    results["goals"] = list(report.goals(results))
+    results["goals"] = list(comparison_report.goals(results))
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{args.name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (out / f"{args.name}.md").write_text(report.markdown(results, args.name))
-    (out / f"{args.name}.html").write_text(report.html(results))
-    print(report.summary(results))
+    (out / f"{args.name}.md").write_text(comparison_report.markdown(results, args.name))
+    (out / f"{args.name}.html").write_text(comparison_report.html(results))
+    print(comparison_report.summary(results))
     say(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
     # servers of somebody else's: whoever asked wants to know
-    if args.targets and (wrong := report.who_was_wrong(results)):
+    if args.targets and (wrong := comparison_report.who_was_wrong(results)):
         raise SystemExit(f"not all answers were right: {', '.join(wrong)}")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # behind this folder, which has modules of the same names
-sys.path.insert(1, str(HERE.parent / "bench"))
+sys.path.insert(1, str(HERE.parent / "lib"))
 
 import asking  # noqa: E402
 import calls  # noqa: E402
@@ -281,7 +281,7 @@ def on_disk(place):
 
 
 def resident(pid):
-    from proxying_stack import resident as kb
+    from envoys import resident as kb
 
     return kb(pid)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import asking
 import load
-import proxying_stack as envoys
-from caching_coders import GZIP_1, OPEN_FILES, any_id, proxy_cache
+import envoys
+from caches import GZIP_1, OPEN_FILES, any_id, proxy_cache
 from peers import Blutgang, HAProxy, Proxyd, Varnish
 from stack import BROTLI, BROTLI_MODULE, MODULE, NGINX, PASS, WORKER_CORE, Coder, Nginx, gzip_coder
 

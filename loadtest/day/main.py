@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "bench"))
+sys.path.insert(0, str(HERE.parent / "lib"))
 
 from stack import MODULE, Coder, Nginx, Node  # noqa: E402
 from traffic import MIX, Traffic, body  # noqa: E402

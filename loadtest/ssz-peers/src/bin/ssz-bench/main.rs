@@ -6,7 +6,6 @@ mod case;
 mod corpus;
 mod state;
 mod typed;
-mod wire;
 mod witness;
 
 use std::error::Error;
@@ -41,9 +40,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1).peekable();
     if args.peek().is_some_and(|first| first == witness::CHILD) {
         return witness::child(args.nth(1), args.next());
-    }
-    if args.peek().is_some_and(|first| first == wire::CHILD) {
-        return wire::child(args.nth(1));
     }
     let Some(options) = options(args) else {
         return Err(USAGE.into());

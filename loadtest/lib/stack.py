@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,8 +30,6 @@ BROTLI_MODULE = Path("/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so")
 WORKER_CORE = 0
 LOAD_CORE = 1
 START_SECONDS = 30
-# A node that streams: every answer in chunks of 16 KB.
-NODE_CHUNKED = ["--chunked", "*", "--piece", "16384"]
 
 
 @dataclass(frozen=True)
@@ -72,20 +70,6 @@ def sszip_coder(level, name=None):
         "gzip",
         module=MODULE,
     )
-
-
-def unbuffered(coder):
-    return replace(
-        coder,
-        name=f"{coder.name}, unbuffered",
-        directives=coder.directives + " proxy_buffering off;",
-    )
-
-
-def default_buffers(coder):
-    """nginx's own proxy buffers instead of the large ones of nginx.conf.in."""
-    setting = " proxy_buffer_size 4k; proxy_buffers 8 4k; proxy_busy_buffers_size 8k;"
-    return replace(coder, directives=coder.directives + setting)
 
 
 PASS = Coder("pass-through", "", "")

@@ -2,9 +2,8 @@
 
 from statistics import median
 
-import plot
 from bodies import GROUPS
-from load import QUIET_SHARE
+from report import MET, machine_text, mid, of, profile_text, quiet, table
 from throughput import DEFAULT, REFERENCE, SATURATED
 
 # Requests per second against gzip 6, and the most bytes against it.
@@ -12,21 +11,6 @@ DEFAULT_RPS = {"300 KB": 3.5, "30 KB": 2.5}
 DEFAULT_BYTES = 1.16
 EQUAL_RPS = {"300 KB": 2.0, "30 KB": 1.6}
 TAIL_RATIO = 2.0
-MET = {True: "yes", False: "no", None: "undecided"}
-
-
-def table(header, rows):
-    lines = [" | ".join(header), " | ".join("---" for _ in header)]
-    lines += [" | ".join(str(cell) for cell in row) for row in rows]
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def of(summary, group, coder):
-    return [r for r in summary if r["group"] == group and r["coder"] == coder]
-
-
-def mid(rows, key):
-    return median(r[key] for r in rows)
 
 
 def verdicts(results):
@@ -75,10 +59,6 @@ def equal_levels(levels):
     return [(level, " and ".join(said)) for level, said in merged.items()]
 
 
-def quiet(results):
-    return results["quiet"]["busy"] <= QUIET_SHARE
-
-
 def ratio(summary, group, coder, goal, most_bytes):
     rows = of(summary, group, coder)
     rps, cpu, size = (mid(rows, k) for k in ("rps_ratio", "cpu_ratio", "bytes_ratio"))
@@ -99,14 +79,7 @@ def ratio(summary, group, coder, goal, most_bytes):
     }
 
 
-def draw(results, path):
-    """Whether there was something to draw."""
-    if data := results.get("throughput"):
-        plot.draw(data, path)
-    return data is not None
-
-
-def render(results, plot_name):
+def render(results):
     parts = ["# nginx: sszip against the other coders", machine_text(results)]
     if results["notes"]:
         parts.append("\n".join(f"- **{note}**" for note in results["notes"]))
@@ -123,7 +96,7 @@ def render(results, plot_name):
             ),
         ]
     if data := results.get("throughput"):
-        parts += throughput_text(data, plot_name)
+        parts += throughput_text(data)
     if data := results.get("tail"):
         parts += tail_text(data)
     if data := results.get("codecs"):
@@ -135,21 +108,7 @@ def render(results, plot_name):
     return "\n\n".join(parts) + "\n"
 
 
-def machine_text(results):
-    facts, before = results["machine"], results["quiet"]
-    rows = [
-        ("Date", facts["date"]),
-        ("Command", f"`{facts['command']}`"),
-        ("Commit", facts["commit"]),
-        ("Machine", f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}"),
-        ("Busy before the run", f"{before['busy']:.1%}, stolen {before['steal']:.1%}"),
-        ("Took", f"{results['seconds']:.0f} s"),
-    ]
-    rows += [(name, version) for name, version in facts["versions"].items()]
-    return table(["", ""], rows)
-
-
-def throughput_text(data, plot_name):
+def throughput_text(data):
     parts = [
         "## Requests per second",
         "One nginx worker on one core, wrk (one thread, four connections) and the "
@@ -160,7 +119,6 @@ def throughput_text(data, plot_name):
         "the machine hardly changes. *Worker* is the share of its core the worker "
         "used: below 90 % (marked \\*) it was not the bottleneck, so its requests/s "
         "are a lower bound and only its CPU counts.",
-        f"![requests per second by coder]({plot_name})",
     ]
     for group in data["groups"]:
         rows = []
@@ -270,25 +228,6 @@ def codecs_text(data, bodies):
         ),
     ]
     parts += [f"{a['engine']} was not measured: {a['why']}" for a in data["absent"]]
-    return parts
-
-
-def profile_text(profiles):
-    parts = [
-        "## Profiles",
-        "perf, CPU clock, all threads of the worker. What a stripped object does not "
-        "name is one row.",
-    ]
-    for profile in profiles:
-        title = f"### {profile['coder']}, {profile['body']}"
-        if "failed" in profile:
-            parts.append(f"{title}\n\nperf could not record: {profile['failed']}")
-            continue
-        objects = ", ".join(f"{o['object']} {o['percent']:.0f} %" for o in profile["objects"])
-        rows = [
-            (f"{s['percent']:.1f}", s["object"], f"`{s['symbol']}`") for s in profile["symbols"]
-        ]
-        parts += [title, f"By object: {objects}.", table(["%", "Object", "Symbol"], rows)]
     return parts
 
 

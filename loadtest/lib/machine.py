@@ -73,7 +73,6 @@ def missing_tools(suites):
         (MODULE, "make build", web),
         (MODULE.parent / "libsszip_owner.so", "make build", {"store"}),
         (REPLAY_NODE, "make build", web),
-        (OHA, "scripts/setup bench", {"streaming"}),
     ):
         if not suites.isdisjoint(needed) and not path.exists():
             absent.append(f"{path} is missing: {remedy}")

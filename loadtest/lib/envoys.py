@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +25,13 @@ _TYPE = "type.googleapis.com/envoy.extensions"
 
 @dataclass(frozen=True)
 class Row:
-    """What is before the router, and what a client of it gets. `answers`: a file that
-    Envoy answers with by itself."""
+    """What is before the router, and what a client of it gets."""
 
     name: str
     coding: str = ""
     accept: str = "gzip"
-    media: str = ""
     filters: str = "[]"
-    answers: Path | None = None
     workers: int = 1
-    # Its answers are stored ones.
-    hits: bool = False
     # They are kept by a daemon, which is told more than where.
     cached: bool = False
     told: str = ""
@@ -110,24 +104,8 @@ def compressor(name, level):
 
 
 def configuration(row, listens, admin, node):
-    if row.answers:
-        length = row.answers.stat().st_size
-        action = {
-            "direct_response": {"status": 200, "body": {"filename": str(row.answers)}},
-            "response_headers_to_add": [
-                {"header": {"key": key, "value": value}}
-                for key, value in (
-                    ("content-type", "application/json"),
-                    ("content-encoding", row.coding),
-                )
-                if value
-            ],
-        }
-    else:
-        length = 0
-        action = {"route": {"cluster": "node", "timeout": "60s"}}
+    action = {"route": {"cluster": "node", "timeout": "60s"}}
     routes = {
-        "max_direct_response_body_size_bytes": length,
         "virtual_hosts": [
             {"name": "all", "domains": ["*"], "routes": [{"name": "all", "match": {"prefix": "/"}, **action}]}
         ],
@@ -259,8 +237,3 @@ def resident(pid):
 def version():
     done = subprocess.run([ENVOY, "--version"], capture_output=True, text=True)
     return done.stdout.split("version:")[-1].strip()
-
-
-def asked(node):
-    with urllib.request.urlopen(f"http://127.0.0.1:{node.port}/stats") as reply:
-        return json.load(reply)["requests"]
