@@ -133,24 +133,26 @@ e2e-owner: tested ## ... the cache's owner only
 	$(PYTHON) scripts/run-pytest e2e-owner $(ARGS) $(call all,tests/owner)
 
 e2e-envoy: tested ## ... Envoy only
-	$(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) $(call all,tests/envoy)
+	SSZIP_HOSTS="native wasm" $(PYTHON) scripts/run-pytest e2e-envoy $(ARGS) $(call all,tests/envoy tests/hosts)
 
 e2e-debian: tested ## ... Debian's nginx only
-	$(PYTHON) scripts/run-pytest e2e-debian $(ARGS) $(call all,tests/e2e)
+	SSZIP_HOSTS=nginx $(PYTHON) scripts/run-pytest e2e-debian $(ARGS) $(call all,tests/e2e tests/hosts)
 
 e2e-1.28: tested ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28 --tested
 	SSZIP_NGINX=$(NGINX_128)/sbin/nginx SSZIP_MODULE=$(TESTED)/nginx-1.28/$(MODULE) \
 	SSZIP_MODULE_FAULTS=$(TESTED)/nginx-1.28/$(MODULE) \
-	$(PYTHON) scripts/run-pytest e2e-1.28 -m 'bare and not once and not carried' $(ARGS) $(call all,tests/e2e)
+	SSZIP_HOSTS=nginx \
+	$(PYTHON) scripts/run-pytest e2e-1.28 -m 'bare and not once and not carried' $(ARGS) $(call all,tests/e2e tests/hosts)
 
 e2e-asan: tested ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
 	@scripts/build-nginx-module 1.28-asan --tested
 	SSZIP_NGINX=$(NGINX_ASAN)/sbin/nginx SSZIP_MODULE=$(TESTED)/nginx-1.28-asan/$(MODULE) \
 	SSZIP_MODULE_FAULTS=$(TESTED)/nginx-1.28-asan/$(MODULE) SSZIP_NGINX_ASAN=1 \
-	$(PYTHON) scripts/run-pytest e2e-asan -m 'not once' $(ARGS) $(call all,tests/e2e)
+	SSZIP_HOSTS=nginx \
+	$(PYTHON) scripts/run-pytest e2e-asan -m 'not once' $(ARGS) $(call all,tests/e2e tests/hosts)
 
 ROWS := $(addprefix tests/,e2e/test_cases_nginx.py e2e/test_sequences_nginx.py \
 	envoy/test_cases_envoy.py envoy/test_sequences_envoy.py)

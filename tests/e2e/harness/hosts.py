@@ -1,0 +1,65 @@
+"""nginx, Envoy's module and its Wasm filter behind one face, for tests/hosts.
+
+SSZIP_HOSTS has the names of those that a suite runs its tests on."""
+
+import os
+
+from .envoy import Envoy, route
+from .nginx import Nginx
+from .sandbox import Sandboxed
+
+HOSTS = os.environ.get("SSZIP_HOSTS", "nginx native wasm").split()
+
+_SERVER = """
+proxy_http_version 1.1;
+client_max_body_size 64m;
+sszip on;
+@settings@
+@more@
+server {
+    listen 127.0.0.1:@port@;
+@locations@
+}
+"""
+
+
+def directives(settings):
+    """Settings of Envoy's as nginx's directives; a list is a directive for each of its values."""
+    words = {True: "on", False: "off"}
+    lines = []
+    for name, values in settings.items():
+        for value in values if isinstance(values, list) else [values]:
+            lines.append(f"sszip_{name} {words.get(value, value)};")
+    return " ".join(lines)
+
+
+class Places(dict):
+    """Settings by the path of a location or route. `rewrites`: the node is asked without it."""
+
+    rewrites = False
+
+    def locations(self):
+        to = "/" if self.rewrites else ""
+        return "\n".join(
+            f"    location {path} {{ {directives(settings)} proxy_pass http://@origin@{to}; }}"
+            for path, settings in self.items()
+        )
+
+    def routes(self):
+        more = {"prefix_rewrite": "/"} if self.rewrites else {}
+        # of Envoy's routes the first one counts, of nginx's locations the longest
+        paths = sorted(self, key=len, reverse=True)
+        return [route(path, self[path], **more) for path in paths]
+
+
+def server(host, origin, places, settings=None, *, rewrites=False, more="", workers=1, **options):
+    """A server that is not started yet; `more` is for nginx's http block, `options` for Envoy."""
+    places = Places(places)
+    places.rewrites = rewrites
+    settings = settings or {}
+    if host == "nginx":
+        text = _SERVER.replace("@settings@", directives(settings))
+        text = text.replace("@more@", more).replace("@locations@", places.locations())
+        return Nginx(text, origin=origin, workers=workers)
+    kind = {"native": Envoy, "wasm": Sandboxed}[host]
+    return kind(places.routes(), origin=origin, settings=settings, workers=workers, **options)

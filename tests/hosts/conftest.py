@@ -1,0 +1,57 @@
+"""Fixtures of the tests that are the same on each host: a scripted node, and a server of `host`
+in front of it."""
+
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from harness import hosts
+from harness.running import nobody_complains, origin, preload, session_origin, starting
+from harness.specified import cache_directory
+
+# for pytest, which looks for them here
+__all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
+
+NEEDED = {
+    "nginx": ("SSZIP_NGINX", "SSZIP_MODULE"),
+    "native": ("SSZIP_ENVOY", "SSZIP_ENVOY_MODULE"),
+    "wasm": ("SSZIP_ENVOY", "SSZIP_WASM"),
+}
+
+
+def pytest_sessionstart(session):
+    for name in {name for host in hosts.HOSTS for name in NEEDED[host]}:
+        path = os.environ.get(name, "")
+        if not shutil.which(path) and not pathlib.Path(path).exists():
+            raise pytest.UsageError(f"{name}: there is no {path}")
+
+
+def pytest_generate_tests(metafunc):
+    if "host" in metafunc.fixturenames:
+        only = metafunc.definition.get_closest_marker("hosts")
+        names = [name for name in hosts.HOSTS if only is None or name in only.args]
+        metafunc.parametrize("host", names, indirect=True, scope="module")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests of hosts that this suite does not run on are deselected, not skipped."""
+    kept, left_out = [], []
+    for item in items:
+        only = item.get_closest_marker("hosts")
+        (left_out if only and not set(only.args) & set(hosts.HOSTS) else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+@pytest.fixture(scope="module")
+def host(request):
+    """`nginx`, `native` (Envoy's module) or `wasm`."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def start_server(host, session_origin):
+    """Starts a server of the host; it runs until the file's tests on that host end."""
+    yield from starting(lambda *places, **options: hosts.server(host, session_origin, *places, **options))

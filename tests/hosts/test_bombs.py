@@ -1,0 +1,34 @@
+"""Bodies that decode to hundreds of megabytes: the memory of the host's process stays bounded,
+that of a sandbox within it."""
+
+import pytest
+
+from harness import bombs
+
+pytestmark = pytest.mark.bare
+
+# the daemon has the hot entries of sandboxes
+SETTINGS = {
+    "nginx": {"cache_memory": "8m"},
+    "native": {"cache_memory": "8m"},
+    "wasm": {"buffer_limit": "16m"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(host, start_server):
+    places = {path: {**bombs.SETTINGS, **more} for path, more in bombs.PATHS.items()}
+    options = {} if host == "nginx" else {"per_connection": 16 << 20}
+    return start_server(places, SETTINGS[host], **options)
+
+
+@pytest.fixture(scope="module")
+def base(server, session_origin):
+    (process,) = server.workers()
+    return bombs.begin(server, process, session_origin)
+
+
+@pytest.mark.parametrize("bomb", bombs.BOMBS, ids=lambda bomb: bomb.name)
+def test_memory_of_the_process_is_bounded(server, origin, base, bomb):
+    (process,) = server.workers()
+    bombs.run(server, process, origin, bomb, base)
