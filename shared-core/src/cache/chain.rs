@@ -82,7 +82,7 @@ pub struct State {
     /// `reorgs` has all that came after this epoch.
     pub since: u64,
     /// EIP-155's number of the chain that its node has, where the node's API says it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_id: Option<u64>,
     /// The newest blocks: their heights and hashes.
     #[serde(with = "hashes", default)]

@@ -156,6 +156,12 @@ mod tests {
                     r#"{{"namespace":"{namespace}","heights":"slots","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
                 ),
             ),
+            (
+                "chain",
+                &format!(
+                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"chain_id":137,"blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
+                ),
+            ),
         ] {
             let event = Event::read(name.as_bytes(), data.as_bytes());
             let mut text = String::new();
