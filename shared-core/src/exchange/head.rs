@@ -289,6 +289,10 @@ pub(super) struct BodyText {
 impl BodyText {
     /// A line of `Content-Type`.
     fn read(&mut self, value: &[u8]) {
+        if value == b"application/json" {
+            // as nearly always
+            return;
+        }
         self.is_form |= media_type::is_form(value);
         for charset in media_type::charsets(value) {
             let is = |known: &str| charset.eq_ignore_ascii_case(known.as_bytes());
