@@ -29,7 +29,7 @@ fn every_trouble_has_its_words_and_passes() {
         owner.wait("no trouble", |chain| chain["error"].is_null());
     }
     // none of it took long
-    assert_eq!(owner.said("does not answer"), 0);
+    assert_eq!(owner.said("cannot follow the node"), 0);
     owner.wait_for("following", 100, Some(90));
 }
 
@@ -40,12 +40,12 @@ fn a_node_that_is_down_for_long_makes_nothing_final() {
     owner.wait("unreachable", |chain| {
         chain["state"] == "unreachable" && chain["final"].is_null()
     });
-    assert_eq!(owner.said("the node does not answer"), 1);
+    assert_eq!(owner.said("cannot follow the node: "), 1);
     node.chain().cut(98);
     node.chain().extend(2, 5);
     node.listen();
     owner.wait_for("following", 103, Some(90));
-    assert_eq!(owner.said("the node does not answer"), 1);
+    assert_eq!(owner.said("cannot follow the node: "), 1);
     assert_eq!(owner.said("follows the chain"), 2);
 }
 
