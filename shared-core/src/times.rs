@@ -48,6 +48,9 @@ times! {
     /// For how long a process may send what it has in memory without an event of the owner.
     memory_lease = 1_000;
 
+    /// For how long a new owner waits for the [`memory_lease`]s of the one before it.
+    predecessor_lease = 1_000;
+
     /// How often the owner renews a process's [`memory_lease`].
     memory_lease_renewal = 250;
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
-use sszip_core::cache::stale::{Failure, MOST};
+use sszip_core::cache::stale::Failure;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{
     Asked, EndAction, Exchange, HeadAction, LookUp, RequestHead, ResponseHead,
 };
+
+/// For how long after it has expired an answer may be sent, in milliseconds (docs/directives.md).
+const MOST: u64 = 600_000;
 
 /// For how long answers are fresh here, in milliseconds.
 const VALID: u64 = 1000;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::cache::told::Event;
 use crate::cache::Key;
-use crate::times::{memory_lease, memory_lease_renewal};
+use crate::times::{memory_lease, memory_lease_renewal, predecessor_lease};
 
 /// Events that a stream may be behind. Beyond it the stream is closed: the
 /// process learns from the next one's `hello` what it has missed.
@@ -105,15 +105,15 @@ impl Processes {
     pub fn new(generation: u64, now: u64) -> Self {
         Self {
             generation,
-            grace: now.saturating_add(memory_lease()),
+            grace: now.saturating_add(predecessor_lease()),
             ..Self::default()
         }
     }
 
     /// The owner listens from `now` on: whoever found nobody before that may
-    /// take it that there was none for [`memory_lease`].
+    /// take it that there was none for [`predecessor_lease`].
     pub fn listens(&mut self, now: u64) {
-        self.grace = now.saturating_add(memory_lease());
+        self.grace = now.saturating_add(predecessor_lease());
     }
 
     /// How many purges have taken effect.
