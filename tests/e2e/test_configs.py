@@ -4,9 +4,9 @@ and what each of them is for is there."""
 import base64
 import json
 import pathlib
+import re
 import subprocess
 import threading
-import time
 
 import pytest
 import websockets.sync.client
@@ -390,12 +390,24 @@ def test_each_chain_is_followed(chains, path, other):
 
     both = {"mainnet": "following", "gnosis": "following"}
     serving.nginx.wait_for(lambda: followed() == both, "both chains to be followed")
-    before, elsewhere = chain.head, number(other)[0]
-    serving.nginx.wait_for(lambda: number(path) == (before, True), "the head to be stored")
-    chain.do({"extend": 1})
-    began = time.monotonic()
-    serving.nginx.wait_for(lambda: number(path)[0] == before + 1, "the new head")
-    assert time.monotonic() - began < 4.5
+    elsewhere = number(other)[0]
+
+    def goes_with_its_head():
+        """Whether the old head is not sent until its time is over, which is some seconds."""
+        before, remaining = chain.head, []
+        serving.nginx.wait_for(lambda: number(path) == (before, True), "the head to be stored")
+        chain.do({"extend": 1})
+
+        def is_new():
+            got = serving.ask("chains", path, body=call("eth_blockNumber"))
+            remaining.extend(re.findall(r"; hit; ttl=(\d+)", got.header("Cache-Status")))
+            return int(json.loads(got.decoded)["result"], 16) == before + 1
+
+        serving.nginx.wait_for(is_new, "the new head")
+        return "0" not in remaining
+
+    # a follower that is kept from running for seconds is late, and so it is tried again
+    assert any(goes_with_its_head() for _ in range(4))
     assert number(other)[0] == elsewhere
 
 

@@ -9,7 +9,6 @@ import pathlib
 import re
 import subprocess
 import threading
-import time
 
 import pytest
 import websockets.sync.client
@@ -352,14 +351,26 @@ def test_each_chain_is_followed(chains, path, other):
     def number(path):
         return int(json.loads(ask(path).decoded)["result"], 16)
 
-    # the owner knows the chain a moment after its start
-    chains.until_hit(lambda: ask(path))
-    before, elsewhere = chains.nodes[path].head, number(other)
-    assert number(path) == before
-    chains.nodes[path].do({"extend": 1})
-    began = time.monotonic()
-    chains.envoy.wait_for(lambda: number(path) == before + 1, "the new head")
-    assert time.monotonic() - began < 4.5
+    chain, elsewhere = chains.nodes[path], number(other)
+
+    def goes_with_its_head():
+        """Whether the old head is not sent until its time is over, which is some seconds."""
+        # the owner knows the chain a moment after its start
+        chains.until_hit(lambda: ask(path))
+        before, remaining = chain.head, []
+        chains.envoy.wait_for(lambda: number(path) == before, "the head to be stored")
+        chain.do({"extend": 1})
+
+        def is_new():
+            got = ask(path)
+            remaining.extend(re.findall(r"; hit; ttl=(\d+)", got.header("Cache-Status")))
+            return int(json.loads(got.decoded)["result"], 16) == before + 1
+
+        chains.envoy.wait_for(is_new, "the new head")
+        return "0" not in remaining
+
+    # a follower that is kept from running for seconds is late, and so it is tried again
+    assert any(goes_with_its_head() for _ in range(4))
     assert number(other) == elsewhere
 
 

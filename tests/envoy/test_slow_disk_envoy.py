@@ -17,10 +17,8 @@ from test_store_life import by_hash, wait_until_linked
 # for pytest, which looks for them here
 __all__ = ["chain", "dynamic"]
 
-# longer than Envoy waits for its store to close
-DELAY = 20_000
-# that is two seconds, of a machine that is busy
-IN_TIME = 8
+# longer than any test waits: what goes on meanwhile does not wait for the disk
+DELAY = 600_000
 SETTINGS = {
     "cache": True,
     "cache_path": "@prefix@/cache max_size=64m",
@@ -71,10 +69,8 @@ def filled(envoy):
 
 
 def ends(envoy):
-    """In time, and by itself."""
-    began = time.monotonic()
+    """By itself, whatever its disk does."""
     envoy.end()
-    assert time.monotonic() - began < IN_TIME
     envoy.check()
 
 
@@ -87,13 +83,11 @@ def test_nobody_waits_for_a_slow_disk(make, node, preload):
     envoy.start()
     wait_until_linked(envoy)
     with preload.slow_disk(envoy.process.pid, DELAY):
-        began = time.monotonic()
         assert ask(envoy) == bodies
         new = ask(envoy, range(30, 60))
         before = node.count()
         assert ask(envoy, range(60)) == bodies + new
         assert node.count() == before
-        assert time.monotonic() - began < IN_TIME
         ends(envoy)
         assert preload["delayed"]
 
@@ -145,7 +139,7 @@ def test_the_one_before_in_a_hot_restart(make, node, preload):
     second.admin = first.admin
     with preload.slow_disk(first.process.pid, DELAY):
         second.start()
-        first.wait_for(lambda: first.process.poll() is not None, "it to end", 2 + IN_TIME)
+        first.wait_for(lambda: first.process.poll() is not None, "it to end")
         assert preload["delayed"]
     assert first.process.returncode == 0
     first.check()

@@ -168,10 +168,8 @@ def many_ask(envoy, origin, clients):
     for thread in threads:
         thread.start()
     envoy.wait_for(lambda: origin.received(), "the node to be asked")
-    active = "http.test.downstream_rq_active"
-    envoy.wait_for(lambda: envoy.stats(f"^{active}$")[active] == clients, "all to wait")
-    # for what it finds out
-    time.sleep(0.3)
+    waiting = "sszip.cache.waiting"
+    envoy.wait_for(lambda: sum(envoy.stats(f"{waiting}$").values()) == clients - 1, "all to wait")
     go_on.set()
     for thread in threads:
         thread.join(30)

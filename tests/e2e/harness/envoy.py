@@ -239,7 +239,7 @@ class Envoy(Asked):
             stderr=self._log,
             env=self._environment(),
         )
-        self.wait_for(self._is_ready, "Envoy to be ready")
+        self.wait_for(self._is_ready, "Envoy to be ready", 90)
         return self
 
     def _is_ready(self):
