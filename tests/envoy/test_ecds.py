@@ -26,8 +26,6 @@ SETTINGS = {
     "cache": True,
     "cache_namespace": "all",
     "cache_valid": "tip 1ms",
-    # longer than a client waits: who waits for a leader that is gone is a fault
-    "cache_lock_timeout": "60s",
     "cache_use_stale": "updating",
     "ssz": True,
 }
@@ -77,7 +75,8 @@ class Discovers:
 
 
 class Module(Discovers, Envoy):
-    own = BACKGROUND
+    # longer than a client waits: a follower whose leader is gone is a fault
+    own = {**BACKGROUND, "cache_lock_timeout": "60s"}  # noqa: RUF012
 
 
 class Sandbox(Discovers, Sandboxed):
@@ -176,7 +175,7 @@ def test_filters_that_change_under_load(envoy, origin, host):
             envoy.renew(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # a sandbox's lease that is left is over after ten seconds, and nothing can make that longer
+    # the lease of a sandbox that is gone is over after ten seconds; who waits for it goes on after five
     assert host == "native" or load.longest < 8
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")
 
@@ -199,6 +198,6 @@ def test_a_filter_that_goes_and_comes_back_under_load(envoy, origin, host):
             envoy.wait_for(is_there, "it to be back")
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # a sandbox's lease that is left is over after ten seconds, and nothing can make that longer
+    # the lease of a sandbox that is gone is over after ten seconds; who waits for it goes on after five
     assert host == "native" or load.longest < 8
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")
