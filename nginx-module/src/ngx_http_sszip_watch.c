@@ -165,10 +165,12 @@ ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
 
     case NGX_HTTP_BAD_GATEWAY:
 
-        if (c != NULL
-            && u->buffer.last != u->buffer.start
-            && !c->read->eof
-            && !c->read->error)
+        /* a head that breaks off is parsed up to its end */
+        if (u->state != NULL
+            && u->state->header_time == (ngx_msec_t) -1
+            && u->buffer.start != NULL
+            && (u->buffer.pos != u->buffer.last
+                || u->buffer.last == u->buffer.end))
         {
             return SSZIP_FAILURE_INVALID_HEADER;
         }

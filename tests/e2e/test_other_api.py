@@ -3,8 +3,8 @@
 import pytest
 
 from harness import other_api
+from harness.status import told
 from test_chain import Stand
-from test_status import told
 
 pytestmark = pytest.mark.once("the core decides, one library for every nginx")
 STATUS = "server { listen 127.0.0.1:@port_status@; location / { sszip_status on; } }"

@@ -1,12 +1,10 @@
-"""What may be called: no way of sending a call gets a denied one to the node, and what a
-client gets instead. tests/cases/policy.toml has what is the same in every host."""
+"""What may be called, in the places that nginx has: no way of sending a call gets a denied one to
+the node. tests/hosts/test_rules.py and tests/cases/policy.toml have what is the same in every host."""
 
 import gzip
 import json
-import random
 import re
 import subprocess
-import threading
 
 import pytest
 
@@ -46,7 +44,6 @@ server {
     location /open { sszip_method allow *; proxy_pass http://@origin@; }
     location /off { sszip off; proxy_pass http://@origin@; }
     location /some { sszip_method allow eth_*; sszip_method deny eth_sign*; proxy_pass http://@origin@; }
-    location /limited { sszip_method limit=2 trace_*; proxy_pass http://@origin@; }
     location /batches { sszip_method allow *; sszip_batch_max 2 deny; proxy_pass http://@origin@; }
     location /mirrored { mirror /copy; proxy_pass http://@origin@; }
     location /copy { internal; proxy_pass http://@origin@/copy; }
@@ -87,7 +84,7 @@ PADDED = BATCH[:-1] + b" " * 5000 + b"]"
 
 @pytest.fixture
 def node(origin):
-    node = Node({"eth_chainId": b'"0x1"', "trace_block": b"[]", "trace_call": b"[]", "eth_x": b"7"})
+    node = Node({"eth_chainId": b'"0x1"', "trace_block": b"[]", "eth_x": b"7"})
     origin.answers(lambda request: answer(b"ok") if request.path == "/auth" else node(request))
     return node
 
@@ -117,28 +114,6 @@ def methods(body):
             break
         text = text[end:].lstrip(" \t\r\n,;")
     return found
-
-
-def is_denied(method):
-    return isinstance(method, str) and re.match(r"\s*(debug_|eth_sign\s*$)", method, re.IGNORECASE)
-
-
-TRACE = call("trace_block", '["0x1"]', "1")
-
-
-def refused(id):
-    error = {"code": -32005, "message": "too many calls of this method at a time"}
-    return {"jsonrpc": "2.0", "id": id, "error": error}
-
-
-def one(host, id):
-    return json.loads(ask(host, "/limited", call("trace_block", '["0x1"]', str(id))).decoded)
-
-def asking(host, path, body):
-    """A client that may leave."""
-    connection = Connection(host.port)
-    connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
-    return connection
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -226,48 +201,6 @@ def test_what_can_be_read_in_two_ways(nginx, origin, node, path, body):
     assert not origin.received()
 
 
-def made_up(chance):
-    """Calls with their parts mixed up, and now and then a byte."""
-    names = ["method"] * 4 + ["Method", "METHOD", r"m\u0065thod", "id", "params", "jsonrpc", "x"]
-    values = ['"debug_x"', '"DEBUG_X"', r'"d\u0065bug_x"', '"eth_sign"', '"eth_chainId"', '"eth_x"', "1", "null", "[]"]
-
-    def one():
-        if chance.random() < 0.85:
-            method = chance.choice(["debug_x", "eth_sign", "eth_chainId", "eth_x", "Eth_Sign", "debug_"])
-            return call(method, id=chance.choice(["1", '"a"', "null", "2"])).decode()
-        some = [f'"{chance.choice(names)}":{chance.choice(values)}' for _ in range(chance.randrange(5))]
-        if chance.random() < 0.7:
-            some.insert(0, '"jsonrpc":"2.0"')
-        return "{" + ",".join(some) + "}"
-
-    def some(depth):
-        if chance.random() < (0.3, 0.95, 1)[depth]:
-            return one()
-        return "[" + chance.choice([",", ",", ", ", ",,"]).join(some(depth + 1) for _ in range(chance.randrange(4))) + "]"
-
-    text = bytearray(chance.choice(["", "", " ", "\ufeff"]).encode() + some(0).encode())
-    if chance.random() < 0.3 and text:
-        text[chance.randrange(len(text))] = chance.randrange(256)
-    return bytes(text)
-
-
-def test_made_up_bodies(nginx, origin, node):
-    chance = random.Random(20)
-    origin.answers(lambda request: answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}'))
-    went_on = 0
-    with nginx.connect() as connection:
-        for _ in range(900):
-            body = made_up(chance)
-            headers = [chance.choice([JSON, ("Content-Type", "text/plain")])]
-            connection.send(request_bytes(chance.choice(["/", "/cached"]), method="POST", headers=headers, body=body))
-            response = connection.read("POST")
-            assert response.status == 200, body
-    for request in origin.received():
-        assert not any(is_denied(method) for method in methods(request.body)), request.body
-        went_on += 1
-    assert went_on > 100
-
-
 def test_http2(nginx, origin, node):
     for path in ("/", "/cached"):
         with Http2Client(nginx.ports["port_http2"]) as client:
@@ -285,37 +218,6 @@ def test_http2_without_a_length(nginx, origin, node):
     done = subprocess.run([*command, f"http://127.0.0.1:{port}/"], input=BATCH, capture_output=True)
     assert json.loads(done.stdout) == [DENIED, CHAIN], done.stderr
     assert set(called(origin)) <= {"eth_chainId"}
-
-
-def test_pipelined_requests(nginx, origin, node):
-    with nginx.connect() as connection:
-        for body in (GOOD, BAD, BATCH, BAD, GOOD):
-            connection.send(request_bytes("/", method="POST", headers=[JSON], body=body))
-        got = [json.loads(connection.read("POST").body) for _ in range(5)]
-    assert got == [CHAIN, DENIED, [DENIED, CHAIN], DENIED, CHAIN]
-    assert set(called(origin)) == {"eth_chainId"}
-
-
-def test_an_expectation(nginx, origin, node):
-    with nginx.connect() as connection:
-        head = request_bytes("/", method="POST", headers=[JSON, ("Expect", "100-continue"), ("Content-Length", str(len(BAD)))])
-        connection.send(head)
-        assert b"100 Continue" in connection.socket.recv(100)
-        connection.send(BAD)
-        assert json.loads(connection.read("POST").body) == DENIED
-    assert not called(origin)
-
-
-def test_a_long_request(nginx, origin, node):
-    """Beyond all buffers, in a file; and beyond what is judged."""
-    batch = b"[" + BAD + b"," + b",".join([call("eth_chainId", '["%s"]' % ("a" * 100000), "8")] * 30) + b"]"
-    response = ask(nginx, "/cached", batch)
-    assert json.loads(response.body)[0] == DENIED
-    assert set(called(origin)) == {"eth_chainId"}
-    origin.requests.clear()
-    long = call("eth_chainId", '["%s"]' % ("a" * (17 << 20)))
-    assert ask(nginx, "/", long).status == 413
-    assert not origin.received()
 
 
 def test_codings_that_are_not_undone(nginx, origin, node):
@@ -438,14 +340,6 @@ def test_what_nothing_calls_goes_on(nginx, origin):
     assert ask(nginx, "/", b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]).body == b"up"
 
 
-def test_notifications(nginx, origin, node):
-    note = b'{"jsonrpc":"2.0","method":"debug_x"}'
-    for body in (note, b"[" + note + b"]"):
-        response = ask(nginx, "/", body)
-        assert (response.status, response.body, response.length) == (200, b"", 0)
-    assert not origin.received()
-
-
 def test_logs_and_maps(nginx, origin, node):
     log = nginx.prefix / "policy.log"
     before = len(log.read_text().splitlines())
@@ -467,47 +361,6 @@ def test_logs_and_maps(nginx, origin, node):
     assert said[3] == "denied|denied|1|-|debug_traceTransaction"
     assert said[4] == "merged|-|1|2|debug_traceTransaction,eth_chainId"
     assert said[5] == "denied|denied|-|-|-"
-
-class TestLimits:
-    """So many calls at a time."""
-
-    def test_who_comes_beyond_is_told_so(self, nginx, node):
-        gate = node.gates["trace_block"] = threading.Event()
-        got = []
-        clients = [threading.Thread(target=lambda n=n: got.append(one(nginx, n))) for n in (1, 2)]
-        for client in clients:
-            client.start()
-        nginx.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
-        try:
-            assert one(nginx, 3) == refused(3)
-            # a batch has no other way
-            batch = b"[%b,%b]" % (call("trace_call", id="4"), GOOD)
-            assert json.loads(ask(nginx, "/limited", batch).decoded) == [refused(4), CHAIN]
-            assert node.count("trace_call") == 0
-        finally:
-            gate.set()
-            for client in clients:
-                client.join(20)
-        assert sorted(said["id"] for said in got if said.get("result") == []) == [1, 2]
-        # there is room again
-        nginx.wait_for(lambda: "result" in one(nginx, 5), "room")
-
-    def test_a_client_that_goes_makes_room(self, nginx, node):
-        gate = node.gates["trace_block"] = threading.Event()
-        clients = []
-        for _ in range(2):
-            clients.append(asking(nginx, "/limited", TRACE))
-        try:
-            nginx.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
-            assert one(nginx, 3) == refused(3)
-            for client in clients:
-                client.close()
-            assert json.loads(ask(nginx, "/limited", GOOD).decoded) == CHAIN
-            free = call("trace_call", id="6")
-            nginx.wait_for(lambda: "result" in json.loads(ask(nginx, "/limited", free).decoded), "room")
-        finally:
-            gate.set()
-
 
 SERVER = "server { listen 127.0.0.1:@port@; location / { %s proxy_pass http://@origin@; } }"
 

@@ -1,7 +1,6 @@
 """sszip_status: what all workers have counted, as a page, JSON and metrics; against an
 independent count, what the node was asked."""
 
-import json
 import os
 import pathlib
 import random
@@ -11,7 +10,6 @@ import threading
 import time
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from harness import client
 from harness.nginx import Nginx
@@ -19,6 +17,7 @@ from harness.origin import answer
 from harness.owner import owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
+from harness.status import metrics, told
 
 CONFIG = """
 sszip on;
@@ -41,26 +40,6 @@ MARKUP = "<b onclick=alert(1)>"
 
 def block(number, id="1"):
     return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id)
-
-
-def told(nginx, path="/status"):
-    response = client.fetch(nginx.port, f"{path}?format=json")
-    assert response.status == 200
-    assert response.header("Content-Type") == "application/json"
-    assert response.header("Cache-Control") == "no-store"
-    return json.loads(response.decoded)
-
-
-def metrics(nginx, path="/status"):
-    """By name and labels, read by Prometheus's own reader."""
-    response = client.fetch(nginx.port, f"{path}?format=prometheus")
-    assert response.header("Content-Type").startswith("application/openmetrics-text; version=1.0.0")
-    families = text_string_to_metric_families(response.decoded.decode())
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in families
-        for sample in family.samples
-    }
 
 
 def methods(status):

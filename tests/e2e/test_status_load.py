@@ -10,7 +10,8 @@ from harness import client
 from harness.client import Connection, request_bytes
 from harness.load import Load
 from harness.replay import ReplayNode, calls
-from test_status import methods, told
+from harness.status import told
+from test_status import methods
 
 pytestmark = pytest.mark.once("it is the core that counts; test_status tries it on each nginx")
 

@@ -8,7 +8,7 @@ from harness.chain import Chain
 from harness.origin import answer
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import call
-from test_status import metrics
+from harness.status import metrics
 
 CONFIG = """
 sszip_cache_path @prefix@/cache max_size=64m memory=16m;

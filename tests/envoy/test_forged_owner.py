@@ -13,7 +13,7 @@ from harness.origin import answer
 from harness.owner import Owner, wait_until_linked
 from harness.rpc import call
 from harness.sandbox import Sandboxed
-from test_status import told
+from harness.status import told
 
 NGINX = """
 sszip on;

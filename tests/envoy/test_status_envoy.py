@@ -1,6 +1,5 @@
 """A route with `status`: what all workers have counted, against what the node was asked."""
 
-import json
 import threading
 
 import pytest
@@ -10,6 +9,7 @@ from harness import client
 from harness.envoy import route
 from harness.owner import Owner
 from harness.rpc import Node, call
+from harness.status import told
 from test_status import LONG, RESULTS, block, methods
 
 SETTINGS = {"cache": True, "cache_namespace": "main", "cache_valid": ["immutable 1h", "tip 1h"]}
@@ -24,12 +24,6 @@ def daemon():
 
 def routes(settings):
     return [route("/status", {"status": True}), route("/", settings)]
-
-
-def told(envoy):
-    response = client.fetch(envoy.port, "/status?format=json")
-    assert response.status == 200 and response.header("Cache-Control") == "no-store"
-    return json.loads(response.decoded)
 
 
 def test_all_adds_up(start_envoy, origin):

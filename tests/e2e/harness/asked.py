@@ -54,3 +54,15 @@ class Asked:
     ):
         headers = [("Content-Type", "application/json"), *headers]
         return self.get(path, accept, method="POST", body=body, headers=headers, **request)
+
+    def ask(self, path, body=None, accept="gzip", headers=(), **request):
+        """A call, or a request for a page, at that very place: so that it can be stored."""
+        headers = list(headers)
+        if accept is not None:
+            headers.append(("Accept-Encoding", accept))
+        if body is not None:
+            headers.append(("Content-Type", "application/json"))
+        method = request.pop("method", "GET" if body is None else "POST")
+        # asked to close, Envoy waits for a second after an answer that no node has sent
+        with self.connect() as connection:
+            return connection.exchange(path, method=method, headers=headers, body=body, **request)

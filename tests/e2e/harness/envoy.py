@@ -330,18 +330,6 @@ class Envoy(Asked):
         return self.named(client.fetch(self.port, uri, headers=headers, **request), uri)
 
 
-    def ask(self, path, body=None, accept="gzip", headers=(), **request):
-        """A call, or a request for a page, at that very place: so that it can be stored."""
-        headers = list(headers)
-        if accept is not None:
-            headers.append(("Accept-Encoding", accept))
-        if body is not None:
-            headers.append(("Content-Type", "application/json"))
-        method = request.pop("method", "GET" if body is None else "POST")
-        # asked to close, Envoy waits for a second after an answer that no node has sent
-        with self.connect() as connection:
-            return connection.exchange(path, method=method, headers=headers, body=body, **request)
-
     def connect(self, **options):
         return client.Connection(self.port, **options)
 
