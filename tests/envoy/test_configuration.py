@@ -1,11 +1,17 @@
-"""What may be configured, and what is said of what may not."""
+"""What may be configured in Envoy, and what is logged of what may not."""
+
+import json
 
 import pytest
 
 from harness.envoy import Envoy, route
 from harness.origin import answer
+from harness.running import starting
+from harness.sandbox import Sandboxed
 
+HOSTS = ("native", "wasm")
 BODY = b'{"a":"' + b"b" * 5000 + b'"}'
+SANDBOX = "is not to be had in a sandbox: "
 
 WRONG = [
     (
@@ -18,23 +24,67 @@ WRONG = [
         '"min_length" must be a text, a number, true or false, or a list of these',
     ),
     ({"hold": "1k 1ms 1"}, '"hold" takes one or two values'),
-    ({"cache": True, "cache_head": "http://127.0.0.1:1 chain_id=1"}, '"cache_head"'),
 ]
+WRONG_IN_MODULE = [({"cache": True, "cache_head": "http://127.0.0.1:1 chain_id=1"}, '"cache_head"')]
+WRONG_IN_SANDBOX = [
+    ({"cache": True}, '"cache" needs a "cache_owner": "cluster:NAME"'),
+    (
+        {"cache": True, "cache_owner": "unix:/run/sszip/cached.sock"},
+        '"cache_owner" has an invalid value "unix:/run/sszip/cached.sock": it must be "cluster:NAME"',
+    ),
+    ({"cache_path": "/var/cache/sszip"}, f'"cache_path" {SANDBOX}a store is sszip-cached\'s'),
+    ({"cache_head": "http://127.0.0.1:1"}, f'"cache_head" {SANDBOX}sszip-cached follows nodes'),
+    ({"cache_memory": "1g"}, f'"cache_memory" {SANDBOX}answers are in the memory of sszip-cached'),
+    ({"status": True}, f'"status" {SANDBOX}sandboxes share no memory: Envoy has the counters'),
+    (
+        {"cache_background_update": True},
+        f'"cache_background_update" {SANDBOX}who finds an answer expired waits for the new one',
+    ),
+    (
+        {"verify": "1%"},
+        f'"verify" {SANDBOX}it asks nothing of its own of nodes',
+    ),
+    (
+        # what Envoy makes of it is no JSON
+        {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"ssz": True}},
+        "configuration (a google.protobuf.StringValue) is not JSON",
+    ),
+    ({"cache_lookup_timeout": "2s"}, '"cache_lookup_timeout" has an invalid value "2s": it must be a time with its unit'),
+    ({"buffer_limit": "1k"}, '"buffer_limit" has an invalid value "1k": it must be a size from'),
+]
+# a sandbox reads the settings of routes when their requests come
+PLACES = [("native", "filter"), ("native", "route"), ("wasm", "filter")]
+WRONG_BY_HOST = {"native": WRONG + WRONG_IN_MODULE, "wasm": WRONG + WRONG_IN_SANDBOX}
+
+
+@pytest.fixture(scope="module")
+def start_sandbox(session_origin):
+    yield from starting(lambda routes: Sandboxed(routes, origin=session_origin))
+
+
+def validated(host, place, origin, settings):
+    """The exit status of `--mode validate`, and what it has logged."""
+    if host == "native":
+        of_route = settings if place == "route" else None
+        envoy = Envoy([route("/", of_route)], origin=origin, settings={} if of_route else settings)
+    else:
+        struct = settings if "@type" in settings else None
+        envoy = Sandboxed([route("/")], origin=origin, settings={} if struct else settings, owner=False)
+        if struct:
+            envoy.filter_at("sszip")["config"]["configuration"] = struct
+    try:
+        return envoy.validate()
+    finally:
+        envoy.stop()
 
 
 @pytest.mark.parametrize(
-    "settings, said", WRONG, ids=lambda value: next(iter(value)) if isinstance(value, dict) else ""
+    "kind, place, settings, said",
+    [(*at, *one) for at in PLACES for one in WRONG_BY_HOST[at[0]]],
+    ids=lambda value: "-".join(value)[:30] if isinstance(value, dict) else value[:12],
 )
-@pytest.mark.parametrize("place", ["filter", "route"])
-def test_what_is_wrong_is_said(session_origin, settings, said, place):
-    of_route = settings if place == "route" else None
-    envoy = Envoy(
-        [route("/", of_route)], origin=session_origin, settings={} if of_route else settings
-    )
-    try:
-        status, text = envoy.validate()
-    finally:
-        envoy.stop()
+def test_invalid_setting_is_an_error_that_names_it(session_origin, kind, place, settings, said):
+    status, text = validated(kind, place, session_origin, settings)
     assert status != 0
     assert said in text
 
@@ -49,20 +99,15 @@ UNKNOWN_METHODS = [
 
 
 @pytest.mark.parametrize("settings, meant", UNKNOWN_METHODS, ids=lambda value: "-".join(value)[:20])
-@pytest.mark.parametrize("place", ["filter", "route"])
-def test_unknown_methods_are_warned_of_with_the_nearest_known_one(session_origin, settings, meant, place):
-    of_route = settings if place == "route" else None
-    envoy = Envoy(
-        [route("/", of_route)], origin=session_origin, settings={} if of_route else settings
-    )
-    try:
-        status, text = envoy.validate()
-    finally:
-        envoy.stop()
+@pytest.mark.parametrize("kind, place", PLACES)
+def test_unknown_methods_are_warned_of_with_the_nearest_known_one(session_origin, kind, place, settings, meant):
+    status, text = validated(kind, place, session_origin, settings)
     assert status == 0, text
     (name,) = settings
-    (line,) = [line for line in text.splitlines() if "unknown method" in line or "no known method" in line]
-    assert f'"{name}" ' in line and f'did you mean "{meant}"?' in line
+    lines = [line for line in text.splitlines() if "unknown method" in line or "no known method" in line]
+    # each thread of Envoy has a sandbox that reads the settings
+    (line,) = {line.rpartition("] ")[2] for line in lines} if kind == "wasm" else lines
+    assert f'sszip: "{name}" ' in line and f'did you mean "{meant}"?' in line
 
 
 def test_a_route_says_what_is_different(start_envoy, origin):
@@ -83,3 +128,29 @@ def test_a_route_says_what_is_different(start_envoy, origin):
         "/text": "oneshot",
         "/": "type",
     }
+
+
+@pytest.mark.parametrize(
+    "said, why",
+    [
+        ({"comp_level": 13}, '"comp_level" has an invalid value "13"'),
+        ({"cache_owner": "cluster:other"}, '"cache_owner" is of the filter'),
+        ({"cache_path": "/x"}, '"cache_path" is not to be had in a sandbox'),
+        ("{", "config is not JSON"),
+    ],
+    ids=["value", "owner", "path", "json"],
+)
+def test_sandbox_is_off_for_a_route_that_is_invalid(start_sandbox, origin, said, why):
+    wrong = route("/wrong")
+    text = said if isinstance(said, str) else json.dumps(said)
+    wrong["metadata"] = {"filter_metadata": {"sszip": {"config": text}}}
+    envoy = start_sandbox([wrong, route("/")])
+    envoy.expect("sszip is off for a route")
+    origin.answers(answer(BODY))
+    plain = envoy.get("/wrong")
+    assert (plain.mode, plain.body) == ("off", BODY)
+    assert envoy.get("/").mode == "oneshot"
+    assert why in envoy.error_log()
+    # it is said once
+    assert envoy.get("/wrong").body == BODY
+    assert envoy.error_log().count("sszip is off for a route") == 1

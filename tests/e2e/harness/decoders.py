@@ -45,19 +45,22 @@ class Helper:
         self._process.stdout.close()
 
 
-def node(name="gunzip"):
-    return Helper("node", str(_SOURCES / f"{name}.js"))
+def node(mode="gunzip"):
+    return Helper("node", str(_SOURCES / "decode.js"), mode)
 
 
-def go(cache, name="gunzip"):
-    """Builds the program once for each version of its source."""
+def go_program(cache, name):
+    """Builds a program of tests/decoders once for each version of its source: its path."""
     source = _SOURCES / f"{name}.go"
-    program = (
-        cache / "decoders" / f"{name}-go-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
-    )
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    program = cache / "decoders" / f"{name}-go-{digest}"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_suffix(f".{os.getpid()}")
         subprocess.run(["go", "build", "-o", str(fresh), str(source)], check=True)
         fresh.rename(program)
-    return Helper(str(program))
+    return str(program)
+
+
+def go(cache, mode="gunzip"):
+    return Helper(go_program(cache, "decode"), mode)

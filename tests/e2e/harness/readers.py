@@ -3,28 +3,19 @@ and says which methods it would call. Those in Go are Go's own encoding/json; th
 are written down here. And requests that some of them read in another way than sszip."""
 
 import base64
-import hashlib
 import json
-import os
 import re
 import subprocess
 import urllib.parse
 
-from harness.decoders import _SOURCES
+from harness.decoders import go_program
 
 
 class Go:
     """geth, op-geth, Nitro, Bor, and Erigon's GET."""
 
     def __init__(self, cache):
-        source = _SOURCES / "calls.go"
-        digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-        program = cache / "decoders" / f"calls-go-{digest}"
-        if not program.exists():
-            program.parent.mkdir(parents=True, exist_ok=True)
-            fresh = program.with_suffix(f".{os.getpid()}")
-            subprocess.run(["go", "build", "-o", str(fresh), str(source)], check=True)
-            fresh.rename(program)
+        program = go_program(cache, "calls")
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __call__(self, method, query, headers, body):

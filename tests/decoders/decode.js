@@ -1,9 +1,16 @@
-// Decodes gzip members for the end-to-end tests: a 32-bit big-endian length
-// and the bytes in, the same out; the length 0xffffffff and a text on error.
+// Decodes gzip members, or reads JSON, for the end-to-end tests: a 32-bit big-endian length and the
+// bytes in, the same out (JSON as it was read); the length 0xffffffff and a text on error.
+//
+//   node decode.js gunzip | parse_json
 'use strict';
 
 const fs = require('fs');
 const zlib = require('zlib');
+
+const decode = {
+  gunzip: (bytes) => zlib.gunzipSync(bytes),
+  parse_json: (bytes) => Buffer.from(JSON.stringify(JSON.parse(bytes.toString('utf8')))),
+}[process.argv[2]];
 
 function readExactly(count) {
   const bytes = Buffer.alloc(count);
@@ -43,7 +50,7 @@ for (;;) {
   const coded = readExactly(readExactly(4).readUInt32BE());
   let decoded;
   try {
-    decoded = zlib.gunzipSync(coded);
+    decoded = decode(coded);
   } catch (error) {
     const text = Buffer.from(String(error));
     writeAll(Buffer.concat([uint32(0xffffffff), uint32(text.length), text]));
