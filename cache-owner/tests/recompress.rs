@@ -257,6 +257,12 @@ fn without_it_nothing_changes() {
 
 #[test]
 fn what_nobody_asks_for_leaves_memory_and_disk() {
+    // a machine that stops for seconds has not asked in time, and tries again
+    assert!((0..5).any(|_| entry_that_is_asked_for_stays_and_another_leaves()));
+}
+
+/// `false`: the machine was too busy to ask often enough.
+fn entry_that_is_asked_for_stays_and_another_leaves() -> bool {
     let mut owner = Served::start(|config| {
         config.inactive = Some(4_000);
         config.flush_interval = 100;
@@ -273,9 +279,12 @@ fn what_nobody_asks_for_leaves_memory_and_disk() {
     // seldom enough for tables not to be joined: entries of one go together
     while begin.elapsed() < Duration::from_millis(8_500) {
         std::thread::sleep(Duration::from_millis(1_500));
-        owner.get(1).unwrap();
-        // a machine that stops for so long has not asked in time
-        assert!(asked.elapsed() < Duration::from_millis(3_900));
+        let found = owner.get(1);
+        if asked.elapsed() >= Duration::from_millis(3_900) {
+            assert!(owner.running.join(LIMIT));
+            return false;
+        }
+        found.unwrap();
         asked = Instant::now();
     }
     assert_eq!(owner.status("memory.entries"), 1);
@@ -287,4 +296,5 @@ fn what_nobody_asks_for_leaves_memory_and_disk() {
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert!(owner.get(2).is_none());
     assert!(owner.running.join(LIMIT));
+    true
 }

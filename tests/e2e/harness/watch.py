@@ -1,11 +1,12 @@
 """What a worker keeps: connections, memory, processor time."""
 
 import json
+import pathlib
 import re
 import time
 
 from . import client
-from .nginx import SANITIZED, cpu_ticks, resident
+from .nginx import SANITIZED, resident
 
 # A sanitizer's allocator keeps what was freed, and pads the rest.
 SLACK = 4 if SANITIZED else 1
@@ -42,12 +43,30 @@ def settled(nginx, base=0):
     nginx.wait_for(lambda: active_connections(nginx) <= base, f"no more than {base} connections")
 
 
-def idle_ticks(nginx, seconds=0.12):
-    """Processor time that the workers use while nobody asks for anything."""
+def _switches(pid):
+    """How often each thread has been switched to; None if one does not sleep."""
+    found = {}
+    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        status = (thread / "status").read_text()
+        if not re.search(r"^State:\s+S", status, re.MULTILINE):
+            return None
+        found[thread.name] = re.findall(r"ctxt_switches:\s+(\d+)", status)
+    return found
+
+
+def wait_until_idle(nginx, pause=0.05):
+    """Waits until all threads of the workers sleep, and none wakes for a while. A loop without
+    end never does, and a machine that is busy only takes longer."""
     workers = nginx.workers()
-    before = sum(map(cpu_ticks, workers))
-    time.sleep(seconds)
-    return sum(map(cpu_ticks, workers)) - before
+
+    def are_idle():
+        before = [_switches(pid) for pid in workers]
+        if None in before:
+            return False
+        time.sleep(pause)
+        return [_switches(pid) for pid in workers] == before
+
+    nginx.wait_for(are_idle, "the workers to be idle")
 
 
 def growth(nginx, work, rounds):
