@@ -212,12 +212,17 @@ fn a_table() {
 /// The tables that hold the purges, among others.
 #[test]
 fn each_of_the_tables() {
-    let tables = files(&config(closed().path()), ".sst").len();
-    for table in 0..tables {
-        for blow in [Blow::Half, Blow::Remove, Blow::Flip(1), Blow::Flip(3)] {
+    for blow in [Blow::Half, Blow::Remove, Blow::Flip(1), Blow::Flip(3)] {
+        for table in 0.. {
             let folder = closed();
             let config = config(folder.path());
-            strike(&files(&config, ".sst")[table], blow);
+            // how many there are depends on when they were joined
+            let tables = files(&config, ".sst");
+            let Some(path) = tables.get(table) else {
+                assert!(table > 0, "no table");
+                break;
+            };
+            strike(path, blow);
             outlast(&config, &format!("table {table} {blow:?}"));
         }
     }
