@@ -17,6 +17,7 @@ from harness.nginx import MODULE, Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
+from harness.watch import wait_for_followers
 
 
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
@@ -43,6 +44,7 @@ sszip_cache_valid unfinalized 1h;
 proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@ reuseport;
+    location = /sszip-status { sszip_status on; }
     location / { sszip_cache_namespace $arg_chain; add_header X-Key $sszip_cache_key; proxy_pass http://@origin@; }
     location /unlocked { sszip_cache_namespace $arg_chain; sszip_cache_lock off; proxy_pass http://@origin@; }
     location /impatient { sszip_cache_namespace $arg_chain; sszip_cache_lock_timeout 200ms; proxy_pass http://@origin@; }
@@ -162,8 +164,8 @@ class TestOneAsksForAll:
         threads = [threading.Thread(target=lambda: answers.append(asks(block()))) for _ in range(40)]
         for thread in threads:
             thread.start()
-        nginx.wait_for(lambda: asks.node.count() >= 1, "the first to arrive")
-        time.sleep(0.1)
+        # whichever worker they are of
+        wait_for_followers(nginx, 39)
         gate.set()
         for thread in threads:
             thread.join()
@@ -185,7 +187,7 @@ class TestOneAsksForAll:
         threads = [threading.Thread(target=lambda: answers.append(asks(body))) for _ in range(8)]
         for thread in threads:
             thread.start()
-        time.sleep(0.1)
+        wait_for_followers(nginx, 8)
         first.close()
         time.sleep(0.1)
         gate.set()
