@@ -156,7 +156,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What they are of.
+    /// The budget that they are taken from.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }

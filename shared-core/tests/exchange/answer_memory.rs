@@ -15,7 +15,7 @@ use crate::driven::{ran, sent, through, End};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// What is taken for a response of which nothing has come, and for its other form.
+/// Taken for a response of which nothing has come, and for its other form.
 const FIRST: usize = 2 * 64 * KIB;
 
 fn config(lines: &[&str]) -> (Arc<Config>, Budget) {
