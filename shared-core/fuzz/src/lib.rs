@@ -5,6 +5,9 @@
 pub mod oracle;
 pub mod ssz;
 pub mod transcoding;
+#[allow(dead_code)] // its own values and types
+#[path = "../../tests/ssz/tree.rs"]
+mod tree;
 
 use std::sync::Arc;
 
