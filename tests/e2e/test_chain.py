@@ -69,9 +69,14 @@ class Stand:
             self.chain.stop()
 
     @property
+    def store_owner(self):
+        """A client of the store's owner."""
+        return owner_of(self.nginx)
+
+    @property
     def status(self):
         """What the owner says of the chain."""
-        (chain,) = owner_of(self.nginx).status()["chains"]
+        (chain,) = self.store_owner.status()["chains"]
         return chain
 
     def follows(self, state="following", wait_for_workers=True):
@@ -88,7 +93,7 @@ class Stand:
     def wait_for_workers(self):
         """Waits until all workers have handled what the owner has sent so far: a purge, here of
         a key that nothing has, is over when each has confirmed it, in the order of its events."""
-        owner_of(self.nginx).purge(key="0" * 64)
+        self.store_owner.purge(key="0" * 64)
 
     def wait_for_final(self, number):
         self.nginx.wait_for(lambda: self.status["final"] == number, f"block {number} to be final")
@@ -127,7 +132,7 @@ class Stand:
 
     def class_of(self, body):
         """What it is stored as; None: it is not."""
-        owner = owner_of(self.nginx)
+        owner = self.store_owner
         began = time.monotonic()
         while True:
             response = self.ask(body)

@@ -44,9 +44,8 @@ class Sandboxes(test_chain.Stand):
             self.chain.stop()
 
     @property
-    def status(self):
-        (chain,) = self.owner.status()["chains"]
-        return chain
+    def store_owner(self):
+        return self.owner
 
 
 def stand_of(host, *arguments, interval, api="execution"):

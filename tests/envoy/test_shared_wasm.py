@@ -323,9 +323,16 @@ class Stand(test_chain.Stand):
             self.chain.stop()
 
     @property
-    def status(self):
-        (chain,) = self.owner.status()["chains"]
-        return chain
+    def store_owner(self):
+        return self.owner
+
+    def wait_for_workers(self):
+        """Not by a purge: what other hosts are still storing would be refused."""
+
+    def is_right(self, bodies):
+        """Hosts hear of a change one after the other; what nobody takes away never goes."""
+        for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
+            self.nginx.wait_for(lambda body=body, honest=honest: self.result(body) == honest, f"the node's answer to {body}")
 
 
 class TestAChain:
