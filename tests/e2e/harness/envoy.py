@@ -117,7 +117,7 @@ class Envoy(Asked):
         self.options = []
         self.restarts = False
         # an owner that is gone is an error of the log's, as of whoever stops it here
-        self._allowed = [re.compile("the cache's owner.* (does not answer|no owner of this version)")]
+        self._allowed = [re.compile(r"the cache\W+s owner.* (does not answer|no owner of this version)")]
         self._judged = 0
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
         (self.prefix / "libsszip_owner.so").symlink_to(pathlib.Path(OWNER).absolute())
