@@ -6,6 +6,7 @@ use super::phase::Phase;
 use super::transitions::Event;
 use crate::faults::{panic_if, Fault};
 use crate::gzip::oneshot::off_loop_length;
+use crate::memory;
 use crate::mode::Mode;
 
 /// Bytes of a long body that are read at once: of 4 KiB at a time it takes half as
@@ -69,7 +70,10 @@ impl Exchange {
             Err(_) if whole.is_in_window() => return self.start_stream(),
             // what can't be held is not judged
             Err(_) if whole.most.is_some() => return self.is_too_long_to_send(),
-            Err(Mode::Memory) if whole.may_stream() => return self.start_stream(),
+            // not where the system has no memory left: what is left is for what can not be refused
+            Err(Mode::Memory) if whole.may_stream() && !memory::is_short() => {
+                return self.start_stream()
+            }
             Err(reason) => {
                 self.give_up(reason)?;
                 return Ok(PieceAction::GiveUp);
