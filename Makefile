@@ -76,7 +76,7 @@ run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctr
 quick: setup ## lints, Rust tests, the parity table on nginx and Envoy: 7 minutes
 	@$(PYTHON) scripts/run-tests quick
 
-test: setup ## what has to pass before a change lands: 15 minutes, 30 the first time
+test: setup ## what has to pass before a change lands: half an hour
 	@$(PYTHON) scripts/run-tests test
 
 test-all: setup ## all there is, with new seeds, Docker and what ships: before a release
