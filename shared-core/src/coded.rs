@@ -52,7 +52,7 @@ impl Coded {
     /// Decodes as much of a cut body as came; no checksum proves it.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode); [`InflateError::Bad`] where there is something
+    /// The errors of [`decode`](Self::decode); [`InflateError::Bad`] where there is something
     /// else in it.
     pub fn decode_beginning(
         self,

@@ -71,7 +71,7 @@ const STREAM: usize = WINDOW + (512 << 10);
 /// asked before so many bytes are taken in all.
 ///
 /// # Errors
-/// Those of [`unzstd`]; [`InflateError::Bad`] if the body is damaged, not cut.
+/// The errors of [`unzstd`]; [`InflateError::Bad`] if the body is damaged, not cut.
 pub fn unzstd_beginning(
     coded: &[u8],
     cap: usize,

@@ -125,7 +125,7 @@ def test_the_dashboard_is_where_grafana_looks():
     assert re.fullmatch(r"\$\{GRAFANA_IMAGE:-grafana/[a-z-]+:\d+\.\d+\.\d+\}", service["image"])
 
 
-def test_all_images_can_be_built_with_the_certificates_of_the_machine():
+def test_images_build_with_the_certificates_of_the_machine():
     services, override = (
         yaml.safe_load((ROOT / f"docker/{name}.yml").read_text())["services"] for name in ("docker-compose", "certificates")
     )

@@ -352,7 +352,7 @@ class TestCredentials:
             ask(call("eth_chainId"), "/named", headers=[header, ("X-Api-Key", "a")])
         assert ask.node.count() == 7
 
-    def test_who_waits_for_the_same_waits_for_their_own(self, ask, nginx):
+    def test_followers_wait_for_their_own_leader(self, ask, nginx):
         """Nobody gets what another one has asked for, while it is on its way either."""
         number = itertools.count(1)
         node = ask.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})

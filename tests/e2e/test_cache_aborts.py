@@ -374,15 +374,15 @@ class TestProcess:
         number, before = fresh(), len(origin.received())
         askers = [Asker(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
 
-        def all_have_asked(count):
+        def have_asked(count):
             nginx.wait_for(
                 lambda: len(origin.received()) - before + waiting_requests(nginx) == count, "all to wait"
             )
 
-        all_have_asked(8)
+        have_asked(8)
         change()
         late = [Asker(nginx, block(number, str(n))) for n in range(8, 12)]
-        all_have_asked(counted)
+        have_asked(counted)
         gate.set()
         for n, asker in enumerate(askers + late):
             assert asker.result().decoded == whole(LARGE, str(n))

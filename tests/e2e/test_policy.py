@@ -333,7 +333,7 @@ def test_what_proxy_cache_updates_in_the_background(nginx, origin, node):
     nginx.expect("what this calls has not been judged")
 
 
-def test_what_nothing_calls_goes_on(nginx, origin):
+def test_request_without_a_call_is_forwarded(nginx, origin):
     origin.answers(answer(b"up"))
     assert ask(nginx, "/health?a=b", None, [], method="GET").body == b"up"
     assert ask(nginx, "/", b"").body == b"up"

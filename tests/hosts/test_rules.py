@@ -171,7 +171,7 @@ def test_rules_of_a_route(server, origin):
     assert json.loads(server.ask("/mixed", BAD).decoded) == DENIED
 
 
-def test_what_nothing_calls_goes_on(server, origin):
+def test_request_without_a_call_is_forwarded(server, origin):
     origin.answers(answer(b"up"))
     assert server.ask("/health").body == b"up"
 
@@ -231,7 +231,7 @@ def test_random_bodies_that_pass_have_no_denied_method(server, origin):
 class TestLimits:
     """So many calls at a time."""
 
-    def test_who_comes_beyond_is_told_so(self, server, node):
+    def test_call_beyond_the_limit_is_refused(self, server, node):
         gate = node.gates["trace_block"] = threading.Event()
         got = []
         clients = [threading.Thread(target=lambda n=n: got.append(one(server, n))) for n in (1, 2)]
@@ -277,32 +277,32 @@ TOO_LONG = {
 }
 
 
-def of_length(length, id=7):
+def result_of_length(length, id=7):
     return b'{"jsonrpc":"2.0","id":%d,"result":"%b"}' % (id, b"ab" * (length // 2))
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 class TestLongAnswers:
-    def test_one_that_is_longer_is_an_error(self, server, origin, framing):
+    def test_longer_result_is_an_error(self, server, origin, framing):
         for length in (1_100_000, 20_000_000):
-            origin.answers(answer(of_length(length), framing=framing))
+            origin.answers(answer(result_of_length(length), framing=framing))
             for accept in (None, "gzip"):
                 got = server.ask("/bounded", LOGS, accept)
                 assert (got.status, json.loads(got.decoded)) == (200, TOO_LONG)
-        short = of_length(900_000)
+        short = result_of_length(900_000)
         origin.answers(answer(short, framing=framing))
         for accept in (None, "gzip"):
             assert server.ask("/bounded", LOGS, accept).decoded == short
 
-    def test_in_a_batch_it_is_that_one(self, server, origin, framing):
+    def test_longer_result_of_a_batch_is_an_error_of_its_call(self, server, origin, framing):
         batch = b"[%b,%b]" % (LOGS, call("eth_call", id="8"))
-        answers = b"[%b,%b]" % (of_length(2_000_000), of_length(2_000_000, 8))
+        answers = b"[%b,%b]" % (result_of_length(2_000_000), result_of_length(2_000_000, 8))
         origin.answers(answer(answers, framing=framing))
         got = json.loads(server.ask("/bounded", batch).decoded)
-        assert got == [TOO_LONG, json.loads(of_length(2_000_000, 8))]
+        assert got == [TOO_LONG, json.loads(result_of_length(2_000_000, 8))]
 
     def test_clients_that_leave(self, server, origin, framing):
-        origin.answers(answer(of_length(1_100_000), framing=framing))
+        origin.answers(answer(result_of_length(1_100_000), framing=framing))
         for _ in range(20):
             asking(server, "/bounded", LOGS).close()
         assert json.loads(server.ask("/bounded", LOGS).decoded) == TOO_LONG

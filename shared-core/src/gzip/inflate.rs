@@ -83,7 +83,7 @@ const WINDOW_BITS: u8 = 15 + 16;
 /// `may_take` is called with the total length before the output grows.
 ///
 /// # Errors
-/// Those of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged, not cut.
+/// The errors of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged, not cut.
 pub fn gunzip_beginning(
     coded: &[u8],
     cap: usize,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_owner_has_is_kept_here_unless_it_was_purged() {
+    fn entry_of_the_owner_is_kept_here_unless_it_was_purged() {
         let shared = shared();
         let entry = Entry::new(
             Envelope::none(),
