@@ -62,11 +62,20 @@ impl Held {
     /// be enough for all of it: itself and, for the time of coding, its other form.
     /// What the node announces takes nothing.
     pub(super) fn begin(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
-        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        if length.saturating_mul(2) > limit {
-            return Err(Mode::Memory);
-        }
+        check_that_it_could_fit(config, length, length)?;
         self.reserve(config, length.min(FIRST), length)
+    }
+
+    /// The same for a body of which at most `kept` bytes are kept while about `made` bytes
+    /// in another format are made of it.
+    pub(super) fn begin_conversion(
+        &mut self,
+        config: &Config,
+        kept: usize,
+        made: usize,
+    ) -> Result<(), Mode> {
+        check_that_it_could_fit(config, kept, made)?;
+        self.claim(config, kept.min(FIRST), made.min(FIRST))
     }
 
     /// Takes the memory for `length` bytes of a body that may have `most`. What is taken
@@ -159,6 +168,15 @@ impl Held {
             InflateError::OutOfMemory => Mode::Memory,
             InflateError::Bad => Mode::Failed,
         })
+    }
+}
+
+/// Refuses a body that would not fit into `sszip_memory` if nothing else were there.
+fn check_that_it_could_fit(config: &Config, body: usize, beside: usize) -> Result<(), Mode> {
+    let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+    match body.saturating_add(beside) > limit {
+        true => Err(Mode::Memory),
+        false => Ok(()),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::{etag, media_type, vary};
 use crate::transcode::engine::{problem, Problem};
+use crate::transcode::stage::ssz_of_json;
 use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VERSION};
 
 /// Bytes of what is compressed in pieces, rather than at once.
@@ -152,13 +153,16 @@ impl Exchange {
         let declared = held.declared.unwrap_or(0);
         let place = place(config, declared as u64)?;
         let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
-        // half of JSON is hex, mostly
         let (kept, made) = match format {
-            Format::Ssz => (kept, declared / 2),
+            Format::Ssz => (kept, ssz_of_json(declared)),
             Format::Json => (declared, declared.saturating_mul(2)),
         };
-        held.claim(config, kept, made).map_err(|_| Why::Memory)?;
-        transcoder.expect(declared);
+        held.begin_conversion(config, kept, made)
+            .map_err(|_| Why::Memory)?;
+        if cfg!(not(target_family = "wasm")) {
+            // a buffer that nobody has written to takes no memory
+            transcoder.expect(declared);
+        }
         Ok((transcoder, place))
     }
 
@@ -440,9 +444,16 @@ impl Whole {
         } else {
             stage.feed(piece)?;
         }
-        let made = stage.room();
+        let mut made = stage.room();
         let is_of_use = transcoding.takes_original && length <= config.ssz.hold;
         let keeps = inflates || stage.wants_all() || is_of_use;
+        if !keeps && !transcoding.is_original_lost && transcoding.takes_original {
+            // The last moment at which memory that is refused costs the client nothing.
+            let announced = held.declared.unwrap_or(0);
+            made = made.max(ssz_of_json(announced));
+            held.claim(config, 0, made).map_err(|_| Why::Memory)?;
+            stage.expect(announced);
+        }
         if keeps && !transcoding.is_original_lost {
             let body = &mut held.body;
             if body.try_reserve(piece.len()).is_err() {

@@ -181,12 +181,12 @@ impl Transcoder {
         self.of.in_fork(None).filter(|_| !self.nests)
     }
 
-    /// Makes room for all that will likely be made of so many bytes, so that it
+    /// Makes room for all that will likely be made of `length` bytes, so that it
     /// need not grow. Where memory for that is refused it grows.
     pub fn expect(&mut self, length: usize) {
         if let Way::ToSsz(reader) = &mut self.way {
-            // half of JSON is hex, mostly
-            let _ = reader.make_room(length / 2);
+            let more = ssz_of_json(length).saturating_sub(reader.written());
+            let _ = reader.make_room(more);
         }
     }
 
@@ -325,6 +325,11 @@ pub(super) fn json_of(ssz: u64) -> usize {
     ssz.saturating_mul(2)
         .saturating_add(ssz / 4)
         .saturating_add(PIECE)
+}
+
+/// About how long the SSZ is that is made of `json` bytes, half of which are hex, mostly.
+pub(crate) const fn ssz_of_json(json: usize) -> usize {
+    json / 2
 }
 
 /// The same of light clients' updates, in either format.

@@ -6,6 +6,7 @@ mod answer_memory;
 mod batch_off_loop;
 mod bodies;
 mod cached;
+mod conversion_memory;
 mod copied_requests;
 #[path = "../support/driven.rs"]
 mod driven;

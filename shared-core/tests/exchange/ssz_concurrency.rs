@@ -15,13 +15,13 @@ use sszip_core::mode::Mode;
 use crate::driven::{ran, sent, stored, through, End};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
-const OCTETS: &str = "application/octet-stream";
-const EITHER: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
+pub(crate) const OCTETS: &str = "application/octet-stream";
+pub(crate) const EITHER: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
 const JSON: &str = "application/json";
 /// So many make more than 4 MiB of JSON.
-const MANY: usize = 110_000;
+pub(crate) const MANY: usize = 110_000;
 
-fn config(concurrency: &str, lines: &[(&str, &str)]) -> Arc<Config> {
+pub(crate) fn config(concurrency: &str, lines: &[(&str, &str)]) -> Arc<Config> {
     let mut directives = Directives::default();
     let always = [
         ("enable", "on"),
@@ -35,7 +35,7 @@ fn config(concurrency: &str, lines: &[(&str, &str)]) -> Arc<Config> {
     Arc::new(directives.resolve(Budget::new()))
 }
 
-fn value(count: usize) -> Vec<u8> {
+pub(crate) fn value(count: usize) -> Vec<u8> {
     let one = r#"{"source_index":"1","target_index":"515"}"#;
     let data = vec![one; count].join(",");
     format!(r#"{{"version":"electra","data":[{data}]}}"#).into_bytes()
@@ -48,7 +48,7 @@ fn octets(count: usize) -> Vec<u8> {
 }
 
 /// Who asks, when the head of the node's answer is there.
-fn asked(config: &Arc<Config>, accept: &str, length: Option<usize>) -> (Driver, Step) {
+pub(crate) fn asked(config: &Arc<Config>, accept: &str, length: Option<usize>) -> (Driver, Step) {
     answered(
         config,
         accept,
@@ -99,7 +99,7 @@ fn taken(config: &Config) -> usize {
 }
 
 /// The rest of a body whose head is held.
-fn rest(driver: &mut Driver, step: Step, body: &[u8]) -> (Mode, u16, Vec<u8>) {
+pub(crate) fn rest(driver: &mut Driver, step: Step, body: &[u8]) -> (Mode, u16, Vec<u8>) {
     let got = through(driver, step, body.chunks(100_000), End::Whole);
     let status = driver.exchange().unwrap().status();
     (mode(driver), status, got.unwrap().unwrap())

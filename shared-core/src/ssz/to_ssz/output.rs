@@ -14,6 +14,9 @@ use crate::ssz::schema::OFFSET;
 /// From so many bytes on parts stay where they are.
 const LONG: usize = 1 << 20;
 
+/// Counted of a buffer before anything is written to it. Bytes.
+const FIRST: usize = 64 << 10;
+
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -37,9 +40,11 @@ impl Output {
         self.starts.len() * OFFSET
     }
 
-    /// Bytes that all of it takes.
+    /// Bytes that all of it takes. Of a buffer that was made for more, what nobody has
+    /// written to takes none.
     pub(super) fn room(&self) -> usize {
-        self.bytes.capacity() + self.starts.capacity() * size_of::<u32>()
+        let written_to = self.bytes.len().saturating_mul(2).max(FIRST);
+        self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()
     }
 
     /// `Ok`: so many more bytes can be added.

@@ -1,0 +1,98 @@
+//! Memory of an answer on its way to another format: what has come takes some, what the node
+//! announces takes none, and memory that is refused loses no answer.
+
+use std::sync::Arc;
+
+use sszip_core::config::Config;
+use sszip_core::exchange::drive::Driver;
+use sszip_core::memory::Reservation;
+use sszip_core::mode::Mode;
+
+use crate::ssz_concurrency::{asked, config, rest, value, EITHER, MANY, OCTETS};
+
+const MEMORY: usize = 64 << 20;
+const HOLD: usize = 1 << 20;
+
+fn config_with_memory(accepts_at_once: &str) -> Arc<Config> {
+    config(accepts_at_once, &[("memory", "64m"), ("ssz_hold", "1m")])
+}
+
+/// Leaves `free` bytes of the memory to others.
+fn use_all_but(config: &Config, free: usize) -> Reservation {
+    let used = MEMORY - config.process.budget.used() - free;
+    config.process.budget.reserve(used, MEMORY).unwrap()
+}
+
+fn send(driver: &mut Driver, body: &[u8]) {
+    for piece in body.chunks(16 << 10) {
+        driver.piece(piece).unwrap();
+    }
+}
+
+#[test]
+fn announced_answers_take_no_memory_before_they_come() {
+    for accept in [EITHER, OCTETS] {
+        let config = config_with_memory("100");
+        let under_way: Vec<_> = (0..50)
+            .map(|_| {
+                let (mut driver, _) = asked(&config, accept, Some(40 << 20));
+                send(&mut driver, b"{");
+                driver
+            })
+            .collect();
+        assert!(config.process.budget.used() <= 50 * (130 << 10), "{accept}");
+        drop(under_way);
+        assert_eq!(config.process.budget.used(), 0);
+    }
+}
+
+#[test]
+fn an_answer_that_could_never_fit_is_not_begun() {
+    let config = config_with_memory("8");
+    let (driver, _) = asked(&config, EITHER, Some(200 << 20));
+    assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
+}
+
+#[test]
+fn memory_that_is_refused_while_the_original_is_kept_loses_nothing() {
+    let json = value(MANY);
+    // before the first piece, while it is kept, and when all of it would be needed
+    for sent in [0, HOLD / 2, HOLD - (100 << 10)] {
+        let config = config_with_memory("8");
+        let (mut driver, step) = asked(&config, EITHER, Some(json.len()));
+        send(&mut driver, &json[..sent]);
+        let others = use_all_but(&config, 1000);
+        let (mode, status, got) = rest(&mut driver, step, &json[sent..]);
+        assert_eq!((mode, status), (Mode::Memory, 0), "{sent}");
+        assert!(got == json, "{sent}");
+        drop((driver, others));
+        assert_eq!(config.process.budget.used(), 0);
+    }
+}
+
+#[test]
+fn what_is_left_is_reserved_before_the_original_is_lost() {
+    let json = value(MANY);
+    let config = config_with_memory("8");
+    let (mut driver, step) = asked(&config, EITHER, Some(json.len()));
+    send(&mut driver, &json[..HOLD + (32 << 10)]);
+    assert!(config.process.budget.used() >= json.len() / 2);
+    let others = use_all_but(&config, 0);
+    let (mode, _, got) = rest(&mut driver, step, &json[HOLD + (32 << 10)..]);
+    assert_eq!((mode, got.len()), (Mode::Ssz, 16 * MANY));
+    drop((driver, others));
+    assert_eq!(config.process.budget.used(), 0);
+}
+
+#[test]
+fn a_client_of_ssz_alone_is_told_that_memory_is_short() {
+    let json = value(MANY);
+    let config = config_with_memory("8");
+    let (mut driver, step) = asked(&config, OCTETS, Some(json.len()));
+    send(&mut driver, &json[..HOLD]);
+    let others = use_all_but(&config, 0);
+    let (mode, status, _) = rest(&mut driver, step, &json[HOLD..]);
+    assert_eq!((mode, status), (Mode::Memory, 503));
+    drop((driver, others));
+    assert_eq!(config.process.budget.used(), 0);
+}
