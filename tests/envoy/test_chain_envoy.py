@@ -54,7 +54,6 @@ class Stand(test_chain.Stand):
             workers=workers,
             environment={"SSZIP_TIMES": times},
             clusters=[cluster("node", address(self.chain.port))],
-            http={"delayed_close_timeout": "0.01s"},
         )
         # what the owner says of a node that is down, or syncing
         self.nginx.expect("finality unknown")

@@ -25,8 +25,6 @@ SETTINGS = {
     "cache_valid": ["immutable 1h", "unfinalized 1h", "tip 1h"],
     "cache_namespace": "main",
 }
-# a client that wants its connection closed is not to wait for that
-HTTP = {"delayed_close_timeout": "0.01s"}
 RESULT = b'"0x' + b"00112233" * 600 + b'"'
 
 # beyond what Clients ask for
@@ -42,7 +40,7 @@ def node(origin):
 
 def envoy_of(origin, owner, workers):
     envoy = Sandboxed(
-        ROUTES, origin=origin, settings=SETTINGS, owner=owner, workers=workers, http=HTTP
+        ROUTES, origin=origin, settings=SETTINGS, owner=owner, workers=workers
     )
     envoy.options = ["--component-log-level", "wasm:info"]
     return envoy

@@ -24,7 +24,7 @@ def chain():
 def dynamic(origin, chain):
     node = Node({"eth_getBlockByHash": LARGE})
     origin.answers(lambda request: node(request) if request.body else answer(b"{}"))
-    envoy = Dynamic(origin, workers=2, http={"delayed_close_timeout": "0.01s"})
+    envoy = Dynamic(origin, workers=2)
     envoy.options = ["--drain-time-s", "1", "--drain-strategy", "immediate"]
     envoy.store = {"cache": True, "cache_path": f"{envoy.prefix}/cache max_size=64m"}
     envoy.head = f"http://{chain.address} interval=100ms"

@@ -25,8 +25,6 @@ from test_store_model import CHAINS, Run
 from test_store_model_envoy import PURGE, of_chain
 
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
-# a client that wants its connection closed is not to wait for that
-HTTP = {"delayed_close_timeout": "0.01s"}
 NGINX = """
 sszip on;
 sszip_cache on;
@@ -59,7 +57,6 @@ def wasm_of(owner, origin=None, routes=None, workers=2, settings=None, **more):
             "cache_valid": VALID,
             **(settings or {"cache_namespace": "main"}),
         },
-        http=HTTP,
         **more,
     )
     envoy.expect(COMPLAINTS)
@@ -78,7 +75,6 @@ def native_of(owner, origin=None, routes=None, settings=None, **more):
             "cache_owner": f"unix:{owner.socket}",
             **(settings or {"cache_namespace": "main"}),
         },
-        http=HTTP,
         **more,
     )
     envoy.expect(COMPLAINTS)

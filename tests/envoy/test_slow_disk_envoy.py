@@ -32,8 +32,7 @@ def make(session_origin, preload):
     made = []
 
     def make():
-        http = {"delayed_close_timeout": "0.01s"}
-        envoy = Envoy([route("/")], origin=session_origin, settings=SETTINGS, workers=2, http=http)
+        envoy = Envoy([route("/")], origin=session_origin, settings=SETTINGS, workers=2)
         envoy.environment = preload.environment
         made.append(envoy)
         return envoy

@@ -22,8 +22,6 @@ from test_store_life import LARGE, Clients, by_hash, hits, owner_of, wait_until_
 
 OWN = {"cache_path": "@prefix@/cache max_size=64m memory=16m"}
 ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
-# a client that wants its connection closed is not to wait for that
-HTTP = {"delayed_close_timeout": "0.01s"}
 
 
 def settings(owner=OWN, **more):
@@ -55,7 +53,6 @@ def make(session_origin):
             origin=session_origin,
             settings=settings(owner, **more),
             workers=workers,
-            http=HTTP,
         )
         made.append(envoy)
         return envoy

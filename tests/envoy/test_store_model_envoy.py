@@ -37,7 +37,6 @@ def envoy_of(origin, store):
         origin=origin,
         settings=settings,
         workers=4,
-        http={"delayed_close_timeout": "0.01s"},
     )
     # what comes of those that no owner was there for
     envoy.expect("purge of|store|owner")

@@ -64,7 +64,7 @@ def make(session_origin, daemon, small, monkeypatch):
             owner=daemon,
             workers=workers,
             settings=SETTINGS,
-            http={"delayed_close_timeout": "0.01s", "max_request_headers_kb": 8192, **http},
+            http={"max_request_headers_kb": 8192, **http},
         )
         envoy.expect("Uncaught RuntimeError: unreachable")
         made.append(envoy)

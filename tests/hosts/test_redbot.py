@@ -13,7 +13,5 @@ SETTINGS = {"types": "application/json text/html application/octet-stream", "ssz
 
 def test_responses_are_no_worse_than_the_nodes(host, start_server, origin):
     origin.answers(linting.node)
-    # REDbot reads to the end of the connection
-    options = {} if host == "nginx" else {"http": {"delayed_close_timeout": "0s"}}
-    server = start_server(PLACES, SETTINGS, rewrites=True, **options)
+    server = start_server(PLACES, SETTINGS, rewrites=True)
     assert linting.faults(origin, server.port, [path.rstrip("/") for path in PLACES]) == []

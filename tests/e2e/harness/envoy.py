@@ -359,12 +359,16 @@ def pipe(path):
 
 
 def manager(name, routes, filters=(), **more):
-    """The connection manager of a listener; its last filter is the router."""
+    """The connection manager of a listener; its last filter is the router.
+
+    Clients of tests read to the end of the connection, and behind an answer of its own Envoy
+    would wait a second for them to close it first (test_closing.py)."""
     return {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
         ".HttpConnectionManager",
         "stat_prefix": name,
         "http_protocol_options": {"accept_http_10": True},
+        "delayed_close_timeout": "0.01s",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
         "http_filters": [*filters, filter("router", "Router")],
         **more,
