@@ -321,6 +321,8 @@ impl Engine {
             _ => 0,
         };
         let (purged, swept) = (scope.clone(), scope.clone());
+        // first: who knows of the purge compares nothing with the chain of before
+        self.owner.forget_identities(&scope);
         let generation = self.on_disk(move |owner| owner.purge(&scope, now)).await?;
         for chain in &self.chains {
             chain.purged(&purged);

@@ -47,7 +47,7 @@ pub async fn run(follow: Follow, chain: Arc<Chain>, engine: Arc<Engine>, log: Lo
                 &format!("following it failed, and begins anew: {error}"),
             );
             engine.owner.moved(&chain.namespace, Move::Final(None));
-            engine.owner.moved(&chain.namespace, Move::Known(false));
+            engine.owner.identified(&chain.namespace, None);
             engine.wake();
         }
         sleep(REST).await;
@@ -164,7 +164,7 @@ impl Follower {
         // no process waits for the disk to hear of it
         self.engine.wake();
         self.steps.settle().await;
-        self.steps.know(tracker.is_identified(), tracker.chain_id());
+        self.steps.know(tracker.identity());
         self.engine.wake();
         let next = Status {
             state: tracker.state(),

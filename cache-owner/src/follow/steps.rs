@@ -23,8 +23,8 @@ pub struct Steps {
     /// The disk has failed, and it was said.
     has_failed: bool,
     told: Option<u64>,
-    /// The chain is known to be the right one, and its processes were told.
-    is_known: bool,
+    /// The chain that the node has, which is known to be the right one: as processes were told.
+    known: Option<Identity>,
 }
 
 /// What waits for the disk, in this order.
@@ -47,7 +47,7 @@ impl Steps {
             later: Later::default(),
             has_failed: false,
             told: None,
-            is_known: false,
+            known: None,
         }
     }
 
@@ -69,6 +69,7 @@ impl Steps {
     /// broken is purged with it.
     pub fn forget(&mut self) {
         self.later = Later::default();
+        self.set_known(None);
     }
 
     /// Takes in what is to be done; [`settle`](Self::settle) does the rest.
@@ -89,7 +90,7 @@ impl Steps {
                     }
                     Move::Broken { from } => self.purge_from(from),
                     // what came before it was noticed may be of the other
-                    Move::Wrong(true) if self.is_known => self.purge_from(0),
+                    Move::Wrong(true) if self.known.is_some() => self.purge_from(0),
                     _ => {}
                 }
                 self.tell(told);
@@ -102,15 +103,17 @@ impl Steps {
         self.later.purge = Some(from);
     }
 
-    /// Whether the node has the right chain. That counts once it is recorded
+    /// The chain that the node has, if it is the right one. That counts once it is recorded
     /// which one that is.
-    pub fn know(&mut self, is_identified: bool, chain_id: Option<u64>) {
-        let is_known = is_identified && self.later.identity.is_none();
-        if self.is_known != is_known {
-            self.is_known = is_known;
-            let (owner, chain_id) = (&self.engine.owner, chain_id.filter(|_| is_known));
-            owner.identified(&self.chain.namespace, chain_id);
-            self.tell(Move::Known(is_known));
+    pub fn know(&mut self, identity: Option<Identity>) {
+        self.set_known(identity.filter(|_| self.later.identity.is_none()));
+    }
+
+    fn set_known(&mut self, known: Option<Identity>) {
+        if self.known != known {
+            self.known = known;
+            let owner = &self.engine.owner;
+            owner.identified(&self.chain.namespace, known);
         }
     }
 

@@ -84,6 +84,10 @@ pub struct State {
     /// EIP-155's number of the chain that its node has, where the node's API says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_id: Option<u64>,
+    /// Hash of the first block of the chain that its node has (Beacon API:
+    /// `genesis_validators_root`), once the node has been asked.
+    #[serde(with = "hash", default, skip_serializing_if = "Option::is_none")]
+    pub genesis: Option<[u8; 32]>,
     /// The newest blocks: their heights and hashes.
     #[serde(with = "hashes", default)]
     pub blocks: Vec<(u64, [u8; 32])>,
@@ -101,6 +105,32 @@ pub struct State {
     /// For how many heads nobody has told of `seen`.
     #[serde(skip)]
     unconfirmed: u8,
+}
+
+/// A hash as hex digits.
+mod hash {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    // serde passes a reference to the member
+    #[allow(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(
+        hash: &Option<[u8; 32]>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match hash {
+            Some(hash) => to.serialize_str(&const_hex::encode(hash)),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<[u8; 32]>, D::Error> {
+        let text: Option<String> = Option::deserialize(from)?;
+        let hash = text.map(|text| blake3::Hash::from_hex(text).map(|hash| *hash.as_bytes()));
+        hash.transpose().map_err(Error::custom)
+    }
 }
 
 /// Hashes as hex digits.
@@ -260,6 +290,7 @@ impl State {
         self.last_final = None;
         self.known = false;
         self.chain_id = None;
+        self.genesis = None;
     }
 
     /// These are the newest blocks.

@@ -159,7 +159,7 @@ mod tests {
             (
                 "chain",
                 &format!(
-                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"chain_id":137,"blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
+                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"chain_id":137,"genesis":"{block}","blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
                 ),
             ),
         ] {

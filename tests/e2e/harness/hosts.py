@@ -33,6 +33,10 @@ def directives(settings):
     return " ".join(lines)
 
 
+# who answers at a place with these needs no node
+_ANSWERED = {"cache_purge", "status"}
+
+
 class Places(dict):
     """Settings by the path of a location or route. `rewrites`: the node is asked without it."""
 
@@ -40,10 +44,11 @@ class Places(dict):
 
     def locations(self):
         to = "/" if self.rewrites else ""
-        return "\n".join(
-            f"    location {path} {{ {directives(settings)} proxy_pass http://@origin@{to}; }}"
-            for path, settings in self.items()
-        )
+        lines = []
+        for path, settings in self.items():
+            node = "" if _ANSWERED & settings.keys() else f"proxy_pass http://@origin@{to};"
+            lines.append(f"    location {path} {{ {directives(settings)} {node} }}")
+        return "\n".join(lines)
 
     def routes(self):
         more = {"prefix_rewrite": "/"} if self.rewrites else {}

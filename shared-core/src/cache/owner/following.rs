@@ -4,6 +4,7 @@
 use super::now::Now;
 use super::state::Owner;
 use super::state::Shared;
+use super::tracker::Identity;
 use crate::cache::chain::{Heights, Move, Sighting, State};
 use crate::cache::entry::about::Scope;
 use crate::cache::told::Event;
@@ -30,6 +31,11 @@ impl Owner {
 
     /// What has become of a chain that is followed. All processes are told.
     pub fn moved(&self, namespace: &Namespace, by: Move) {
+        self.changed(namespace, |state| state.moved(by));
+    }
+
+    /// Changes what is known of a chain, and tells all processes if that is news.
+    fn changed(&self, namespace: &Namespace, change: impl FnOnce(&mut State)) {
         let Some(chain) = self.chains.get(namespace) else {
             return;
         };
@@ -37,7 +43,7 @@ impl Owner {
         let mut shared = locked(&self.shared);
         let is_news = chain.change(|state| {
             let before = state.clone();
-            state.moved(by);
+            change(state);
             *state != before
         });
         if is_news {
@@ -97,11 +103,29 @@ impl Owner {
         }
     }
 
-    /// The node of a chain has this number of EIP-155: told with the next
-    /// [move](Self::moved).
-    pub fn identified(&self, namespace: &Namespace, chain_id: Option<u64>) {
-        if let Some(chain) = self.chains.get(namespace) {
-            chain.change(|state| state.chain_id = chain_id);
+    /// The node of a chain is known to have the chain that the namespace is of, with this
+    /// identity; `None`: that is not known. All processes are told.
+    pub fn identified(&self, namespace: &Namespace, identity: Option<Identity>) {
+        self.changed(namespace, |state| {
+            state.known = identity.is_some();
+            state.chain_id = identity.and_then(|identity| identity.chain_id);
+            state.genesis = identity.map(|identity| identity.genesis);
+        });
+    }
+
+    /// A purge of `scope` begins, after which namespaces may be of other chains: processes
+    /// compare no answer with the identity of before.
+    pub fn forget_identities(&self, scope: &Scope) {
+        let namespaces = match scope {
+            Scope::Everything => self.chains.all().into_iter().map(|(it, _)| it).collect(),
+            Scope::Namespace(namespace) => vec![*namespace],
+            _ => Vec::new(),
+        };
+        for namespace in namespaces {
+            self.changed(&namespace, |state| {
+                state.chain_id = None;
+                state.genesis = None;
+            });
         }
     }
 

@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
+use crate::cache::chain::{Heights, State};
 use crate::cache::Namespace;
 use crate::lock::locked;
 
@@ -63,6 +64,34 @@ impl Fact {
             None => text.parse(),
         };
         number.ok().map(kind)
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> String {
+        match self {
+            Self::ChainId(_) => "eth_chainId".into(),
+            Self::NetworkId(_) => "net_version".into(),
+            Self::Genesis(_) => "block 0".into(),
+            Self::ValidatorsRoot(_) => "genesis_validators_root".into(),
+            Self::Final { number, .. } => format!("final block {number}"),
+        }
+    }
+
+    /// The value that the followed node of a namespace has, and this one, for people, if they
+    /// differ.
+    pub fn differs_from(&self, followed: &State) -> Option<(String, String)> {
+        match (*self, followed.heights) {
+            (Self::ChainId(id), _) => {
+                let known = followed.chain_id.filter(|known| *known != id)?;
+                Some((known.to_string(), id.to_string()))
+            }
+            (Self::Genesis(found), Heights::Blocks)
+            | (Self::ValidatorsRoot(found), Heights::Slots) => {
+                let known = followed.genesis.filter(|known| *known != found)?;
+                Some((beginning(&known), beginning(&found)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -165,13 +194,12 @@ impl Identities {
 
 impl Known {
     fn observe(&mut self, fact: Fact) -> Result<(), String> {
+        let name = || fact.name();
         match fact {
-            Fact::ChainId(id) => number("eth_chainId", &mut self.chain_id, id),
-            Fact::NetworkId(id) => number("net_version", &mut self.network_id, id),
-            Fact::Genesis(found) => hash("block 0", &mut self.genesis, found),
-            Fact::ValidatorsRoot(found) => {
-                hash("genesis_validators_root", &mut self.validators_root, found)
-            }
+            Fact::ChainId(id) => number(name, &mut self.chain_id, id),
+            Fact::NetworkId(id) => number(name, &mut self.network_id, id),
+            Fact::Genesis(found) => hash(name, &mut self.genesis, found),
+            Fact::ValidatorsRoot(found) => hash(name, &mut self.validators_root, found),
             Fact::Final {
                 number,
                 hash: found,
@@ -181,7 +209,7 @@ impl Known {
                 self.finals.retain(|(.., known)| *known == epoch);
                 let mut finals = self.finals.iter();
                 if let Some((_, known, _)) = finals.find(|(known, ..)| *known == number) {
-                    return hash(&format!("final block {number}"), &mut Some(*known), found);
+                    return hash(name, &mut Some(*known), found);
                 }
                 if self.finals.len() == MOST_BLOCKS {
                     self.finals.pop_front();
@@ -193,33 +221,44 @@ impl Known {
     }
 }
 
-fn number(name: &str, known: &mut Option<u64>, found: u64) -> Result<(), String> {
+fn number(
+    name: impl FnOnce() -> String,
+    known: &mut Option<u64>,
+    found: u64,
+) -> Result<(), String> {
     match *known.get_or_insert(found) {
         known if known == found => Ok(()),
-        known => Err(format!("{name} was {known}, now {found}")),
+        known => Err(format!("{} was {known}, now {found}", name())),
     }
 }
 
-fn hash(name: &str, known: &mut Option<[u8; 32]>, found: [u8; 32]) -> Result<(), String> {
+fn hash(
+    name: impl FnOnce() -> String,
+    known: &mut Option<[u8; 32]>,
+    found: [u8; 32],
+) -> Result<(), String> {
     let known = *known.get_or_insert(found);
     if known == found {
         return Ok(());
     }
-    let mut text = format!("{name} was 0x");
-    for byte in &known[..4] {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push_str("…, now 0x");
-    for byte in &found[..4] {
+    let (known, found) = (beginning(&known), beginning(&found));
+    Err(format!("{} was {known}, now {found}", name()))
+}
+
+/// A hash, shortened for people.
+fn beginning(hash: &[u8; 32]) -> String {
+    let mut text = String::from("0x");
+    for byte in &hash[..4] {
         let _ = write!(text, "{byte:02x}");
     }
     text.push('…');
-    Err(text)
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Fact, Identities, MOST_BLOCKS, MOST_SELECTORS};
+    use crate::cache::chain::{Heights, State};
 
     const MAIN: [u8; 16] = [1; 16];
     const OTHER: [u8; 16] = [2; 16];
@@ -296,6 +335,33 @@ mod tests {
             assert!(observe(100 + number, 3, 2));
         }
         assert!(observe(5, 1, 2), "the oldest is forgotten");
+    }
+
+    #[test]
+    fn facts_are_compared_with_those_of_a_followed_node() {
+        let followed = |heights, chain_id, genesis| {
+            let mut state = State::unknown(heights, 0);
+            state.chain_id = chain_id;
+            state.genesis = genesis;
+            state
+        };
+        let execution = followed(Heights::Blocks, Some(1), Some([1; 32]));
+        let beacon = followed(Heights::Slots, None, Some([1; 32]));
+        let unknown = followed(Heights::Blocks, None, None);
+        for (fact, is_compared_by) in [
+            (Fact::ChainId(2), [true, false, false]),
+            (Fact::NetworkId(2), [false; 3]),
+            (Fact::Genesis([2; 32]), [true, false, false]),
+            (Fact::ValidatorsRoot([2; 32]), [false, true, false]),
+        ] {
+            let found = [&execution, &beacon, &unknown].map(|it| fact.differs_from(it).is_some());
+            assert_eq!(found, is_compared_by, "{fact:?}");
+        }
+        for same in [Fact::ChainId(1), Fact::Genesis([1; 32])] {
+            assert_eq!(same.differs_from(&execution), None);
+        }
+        let same = Fact::ValidatorsRoot([1; 32]);
+        assert_eq!(same.differs_from(&beacon), None);
     }
 
     #[test]

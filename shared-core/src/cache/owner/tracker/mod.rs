@@ -224,15 +224,10 @@ impl Tracker {
         self.steps.pop_front()
     }
 
-    /// Whether the node was asked which chain it has, and has not failed since:
-    /// it is the right one.
-    pub fn is_identified(&self) -> bool {
-        self.identified.is_some()
-    }
-
-    /// EIP-155's number of the node's chain, if the node's API says it.
-    pub fn chain_id(&self) -> Option<u64> {
-        self.identity.and_then(|identity| identity.chain_id)
+    /// The chain that the node has, if it was asked for it and has not failed since: it is
+    /// the right one.
+    pub fn identity(&self) -> Option<Identity> {
+        self.identity.filter(|_| self.identified.is_some())
     }
 
     /// The blocks that are known, the newest first.

@@ -60,18 +60,16 @@ impl Fill {
 
     /// How a fact contradicts what the followed node says of the chain, for people.
     fn contradiction(&self, fact: Fact) -> Option<String> {
-        let Fact::ChainId(id) = fact else {
-            return None;
-        };
         if self.settings.has_keyed_fields {
             // they may choose another chain than the followed one
             return None;
         }
         let namespace = name_of(self.scope.namespace());
         let state = self.shared.owner()?.chains().get(&namespace)?.state();
-        let followed = state.chain_id.filter(|followed| *followed != id)?;
+        let (followed, here) = fact.differs_from(&state)?;
+        let name = fact.name();
         Some(format!(
-            "eth_chainId is {followed} on the node of sszip_cache_head, and {id} here"
+            "{name} is {followed} on the node of cache_head, and {here} here"
         ))
     }
 

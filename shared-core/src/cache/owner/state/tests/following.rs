@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cache::chain::{Heights, Move, State};
+use crate::cache::owner::tracker::Identity;
 
 const SPACE: [u8; 16] = [1; 16];
 
@@ -204,4 +205,37 @@ fn what_another_owner_stored_waits_until_the_chain_was_looked_at() {
     assert!(is_there(&owner, 3));
     owner.set_unchecked(&SPACE, false);
     assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
+}
+
+#[test]
+fn identity_of_the_node_is_told_and_a_purge_forgets_it() {
+    let (owner, _model) = following();
+    let identity = |id, hash| {
+        Some(Identity {
+            chain_id: Some(id),
+            genesis: [hash; 32],
+        })
+    };
+    let known = || {
+        let state = state(&owner);
+        (state.known, state.chain_id, state.genesis)
+    };
+    let number = || owner.told(&SPACE).unwrap().0;
+    assert_eq!(known(), (false, None, None));
+    owner.identified(&SPACE, identity(1, 1));
+    assert_eq!(known(), (true, Some(1), Some([1; 32])));
+    let before = number();
+    owner.identified(&SPACE, identity(1, 1));
+    owner.forget_identities(&Scope::Namespace([2; 16]));
+    assert_eq!(number(), before);
+    for (id, scope) in [(5, Scope::Namespace(SPACE)), (6, Scope::Everything)] {
+        let before = number();
+        owner.forget_identities(&scope);
+        assert_eq!(known(), (true, None, None));
+        owner.identified(&SPACE, identity(id, 2));
+        assert_eq!(known(), (true, Some(id), Some([2; 32])));
+        assert_eq!(number(), before + 2);
+    }
+    owner.identified(&SPACE, None);
+    assert_eq!(known(), (false, None, None));
 }

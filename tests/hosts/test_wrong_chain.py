@@ -1,0 +1,241 @@
+"""A namespace whose node answers for another chain is not cached, in any worker or sandbox, until it
+is purged."""
+
+import json
+
+import pytest
+
+from harness import client, hosts
+from harness.chain import Chain
+from harness.origin import answer
+from harness.owner import Owner, owner_of, wait_until_linked
+from harness.rpc import call
+from harness.running import starting
+
+JSON = ("Content-Type", "application/json")
+CHAIN_ID = call("eth_chainId")
+FIRST_BLOCK = call("eth_getBlockByNumber", '["0x0",false]')
+GENESIS = "/eth/v1/beacon/genesis"
+CHAINS = {"eth": b'"0x1"', "polygon": b'"0x89"'}
+STORE = {"max_size": "64m", "memory": "16m"}
+
+
+def of_wrong_chain(detail):
+    return rf'the node of namespace "main" answers for another chain \({detail}\)'
+
+
+def gateway(request):
+    """A node for the chain that a request header names."""
+    result = CHAINS[request.header("Target-Service-Id") or "eth"]
+    body = b'{"jsonrpc":"2.0","id":1,"result":%b}' % result
+    return answer(body, type="application/json")
+
+
+def ask(server, chain, path="/"):
+    return server.ask(path, CHAIN_ID, headers=[("Target-Service-Id", chain)])
+
+
+def purge(server):
+    response = client.fetch(server.port, "/purge?namespace=main", method="POST", body=b"")
+    assert response.status == 200
+
+
+class Servers:
+    """Starts servers with two workers and a store; the store of sandboxes is a daemon's."""
+
+    def __init__(self, host, origin):
+        self.host, self.origin = host, origin
+        self.owners = []
+
+    def make(self, follow=None, interval="100ms", **settings):
+        """`follow`: the URL and the API of the node that namespace `main` follows."""
+        url, api = follow or (None, None)
+        places = {
+            "/purge": {"cache_purge": True},
+            "/other": {"cache_namespace": "other"},
+            "/": {"cache_namespace": "main", **settings},
+        }
+        general, options = {"cache": True}, {}
+        if self.host == "wasm":
+            head = {"namespace": "main", "url": url, "api": api, "interval": interval}
+            self.owners.append(Owner([head] if follow else [], **STORE).start())
+            options["owner"] = self.owners[-1]
+        else:
+            general["cache_path"] = "@prefix@/cache " + " ".join(f"{name}={size}" for name, size in STORE.items())
+            if follow:
+                places["/"]["cache_head"] = f"{url} api={api} interval={interval}"
+        if self.host != "nginx":
+            options["http"] = {"delayed_close_timeout": "0.01s"}
+        return hosts.server(self.host, self.origin, places, general, workers=2, **options)
+
+    def close(self):
+        for owner in self.owners:
+            owner.close()
+
+
+@pytest.fixture
+def start_unlinked(host, origin):
+    servers = Servers(host, origin)
+    try:
+        yield from starting(servers.make)
+    finally:
+        servers.close()
+
+
+@pytest.fixture
+def start(host, start_unlinked):
+    def start(**settings):
+        server = start_unlinked(**settings)
+        if host != "wasm":
+            wait_until_linked(server)
+        return server
+
+    return start
+
+
+def owner(server):
+    return getattr(server, "owner", None) or owner_of(server)
+
+
+def wait_until_suspended(server):
+    def is_suspended():
+        return all("wrong-chain" in ask(server, chain).header("Cache-Status") for chain in CHAINS for _ in range(8))
+
+    server.wait_for(is_suspended, "all workers to know")
+
+
+def wait_for_hits(server, chain, path="/"):
+    def are_hits():
+        return all("; hit" in ask(server, chain, path).header("Cache-Status") for _ in range(8))
+
+    server.wait_for(are_hits, f"hits of {chain} at {path}")
+
+
+def test_namespace_is_suspended_in_all_workers_until_it_is_purged(start, origin):
+    origin.answers(gateway)
+    server = start()
+    server.expect(of_wrong_chain("eth_chainId was 1, now 137"))
+    for _ in range(4):
+        assert ask(server, "eth", "/other").decoded.endswith(b'"0x1"}')
+        assert ask(server, "eth").decoded.endswith(b'"0x1"}')
+    # the first response of the other chain is the node's, and right
+    assert ask(server, "polygon").decoded.endswith(b'"0x89"}')
+    wait_until_suspended(server)
+    for chain, result in CHAINS.items():
+        assert ask(server, chain).decoded.endswith(result + b"}")
+    # the other namespace is cached, once each worker has seen these headers
+    wait_for_hits(server, "eth", "/other")
+    assert owner(server).status()["suspended"] == 1
+    purge(server)
+    wait_for_hits(server, "polygon")
+    assert owner(server).status()["suspended"] == 0
+
+
+@pytest.mark.hosts("nginx")
+def test_reload_turns_the_cache_on_again(start, origin):
+    origin.answers(gateway)
+    nginx = start()
+    nginx.expect(of_wrong_chain("eth_chainId was 1, now 137"))
+    assert ask(nginx, "eth").status == 200
+    assert ask(nginx, "polygon").status == 200
+    wait_until_suspended(nginx)
+    nginx.reload()
+    wait_until_linked(nginx)
+    wait_for_hits(nginx, "eth")
+
+
+@pytest.fixture
+def followed():
+    """The node of chain 1 that is followed."""
+    chain = Chain()
+    yield chain
+    chain.stop()
+
+
+@pytest.fixture
+def other():
+    """A node of another chain."""
+    chain = Chain()
+    chain.do({"replace": {"seed": 9, "chain_id": 137}})
+    yield chain
+    chain.stop()
+
+
+def forwarding(chain):
+    """A node that responds as `chain` does."""
+
+    def forward(request):
+        headers = [JSON] if request.method == "POST" else []
+        body = request.body or None
+        response = client.fetch(chain.port, request.target, method=request.method, headers=headers, body=body)
+        return answer(response.decoded)
+
+    return forward
+
+
+def wait_until_followed(server):
+    def is_followed():
+        return [chain["state"] for chain in owner(server).status()["chains"]] == ["following"]
+
+    server.wait_for(is_followed, "the chain to be followed")
+
+
+IDENTITIES = {
+    "chain-id": ("execution", "/", CHAIN_ID, "eth_chainId is 1 on .*, and 137 here"),
+    "block-0": ("execution", "/", FIRST_BLOCK, r"block 0 is 0x\w{8}… on .*, and 0x\w{8}… here"),
+    "beacon": ("beacon", GENESIS, None, r"genesis_validators_root is 0x\w{8}… on .*, and 0x\w{8}… here"),
+}
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_first_response_is_of_another_chain_than_the_followed_node(start, followed, other, origin, identity):
+    api, path, body, detail = IDENTITIES[identity]
+    origin.answers(forwarding(other))
+    server = start(follow=(f"http://{followed.address}", api))
+    wait_until_followed(server)
+    server.expect(of_wrong_chain(detail))
+
+    def ask(path=path):
+        return server.ask(path, body)
+
+    first = ask()
+    assert "wrong-chain" not in first.header("Cache-Status")
+    server.wait_for(lambda: all("wrong-chain" in ask().header("Cache-Status") for _ in range(8)), "all workers to know")
+    assert ask().decoded == first.decoded
+    assert owner(server).status()["suspended"] == 1
+    # the operator has mended the way to the node
+    origin.answers(forwarding(followed))
+    purge(server)
+    server.wait_for(lambda: all("; hit" in ask().header("Cache-Status") for _ in range(8)), "hits")
+    assert ask().decoded != first.decoded
+
+
+def test_purge_gives_a_namespace_to_the_chain_that_its_node_has_by_then(start, followed, origin):
+    """The node is another one between two polls: it was never away, and nobody has noticed."""
+    origin.answers(forwarding(followed))
+    server = start(follow=(f"http://{followed.address}", "execution"), interval="1s")
+    wait_until_followed(server)
+    # in case of a poll at that time after all
+    server.expect("the node has another chain")
+    server.wait_for(lambda: all("; hit" in server.ask("/", CHAIN_ID).header("Cache-Status") for _ in range(8)), "hits")
+    followed.do({"replace": {"seed": 9, "chain_id": 137}})
+    purge(server)
+
+    def is_cached(body, expected):
+        responses = [server.ask("/", body) for _ in range(8)]
+        results = [json.loads(response.decoded)["result"] for response in responses]
+        return results == [expected] * 8 and all("; hit" in one.header("Cache-Status") for one in responses)
+
+    for body in (CHAIN_ID, FIRST_BLOCK):
+        (expected,) = followed.honest(body)
+        server.wait_for(lambda body=body, expected=expected: is_cached(body, expected), "hits of the new chain")
+    assert owner(server).status()["suspended"] == 0
+
+
+def test_keyed_header_may_choose_another_chain_than_the_followed_one(start, followed, origin):
+    origin.answers(gateway)
+    settings = {"cache_credentials": "key Target-Service-Id"}
+    server = start(follow=(f"http://{followed.address}", "execution"), **settings)
+    wait_until_followed(server)
+    for chain in CHAINS:
+        wait_for_hits(server, chain)
