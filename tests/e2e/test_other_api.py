@@ -22,4 +22,4 @@ def test_answers_at_the_head_of_the_other_api_are_not_stored(followed):
     head = f"http://%s api={followed} interval=100ms"
     with Stand(head=head, more=STATUS) as stand:
         page = WithPage(stand.nginx)
-        other_api.judge(stand, followed, lambda: told(page, "/")["reasons"])
+        other_api.judge(stand, followed, lambda: told(page, "/")["reasons"], workers=2)

@@ -3,7 +3,7 @@
 import pytest
 
 from harness import other_api
-from test_heads_envoy import stand_of
+from test_heads_envoy import WORKERS, stand_of
 
 
 def reasons_of(envoy):
@@ -16,4 +16,4 @@ def reasons_of(envoy):
 @pytest.mark.parametrize("host", ["native", "wasm"])
 def test_answers_at_the_head_of_the_other_api_are_not_stored(host, followed):
     with stand_of(host, interval="100ms", api=followed) as stand:
-        other_api.judge(stand, followed, lambda: reasons_of(stand.nginx))
+        other_api.judge(stand, followed, lambda: reasons_of(stand.nginx), workers=WORKERS if host == "wasm" else 1)

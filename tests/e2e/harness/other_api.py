@@ -2,6 +2,7 @@
 the head is never stored, and says why; what names a block or a slot is stored."""
 
 import json
+import re
 
 from .rpc import call
 
@@ -19,10 +20,11 @@ PAGES = {
     False: ["/eth/v1/beacon/headers/%s", "/eth/v1/beacon/blocks/%s/root"],
 }
 FOLLOWED = ["execution", "beacon"]
+LINE = re.compile(r'namespace "main" follows an? (\w+) node: what depends on .* is not cached there \(reason other-api\)')
 
 
-def judge(stand, api, reasons):
-    """`reasons()`: how often each reason was counted."""
+def judge(stand, api, reasons, workers):
+    """`reasons()`: how often each reason was counted; `workers`: how many have a log line of their own."""
     if api == "beacon":
         ask, honest = stand.ask, lambda body: stand.chain.honest(body)[0]
         asked = CALLS
@@ -30,6 +32,8 @@ def judge(stand, api, reasons):
         (root,) = [stand.chain.honest_page("/eth/v1/beacon/blocks/head/root")["data"]["root"]]
         ask, honest = stand.page, stand.chain.honest_page
         asked = {True: PAGES[True], False: [page % root for page in PAGES[False]]}
+    # an error of the log's, once for each process or sandbox
+    stand.nginx.expect(LINE.pattern)
     before = reasons().get("other-api", 0)
     rounds = 4
     for _ in range(rounds):
@@ -47,3 +51,5 @@ def judge(stand, api, reasons):
             lambda one=one: "; hit" in ask(one).header("Cache-Status"), f"a hit of {one}"
         )
     assert reasons().get("other-api", 0) == count
+    lines = stand.nginx.wait_for(lambda: LINE.findall(stand.nginx.error_log()), "a line in the log")
+    assert set(lines) == {api} and len(lines) <= workers

@@ -17,6 +17,7 @@ pub mod memo;
 mod own;
 pub mod ownership;
 pub mod repeated;
+pub mod reported;
 pub mod unkept;
 pub mod unreadable;
 pub mod upstream_errors;
@@ -35,6 +36,7 @@ use self::identities::Identities;
 use self::memo::Memo;
 use self::ownership::{Landing, Owner};
 use self::repeated::Repeated;
+use self::reported::Reported;
 use self::unreadable::Unreadable;
 use self::upstream_errors::UpstreamErrors;
 use self::varying::Varying;
@@ -90,6 +92,8 @@ pub struct Shared {
     pub block_sizes: BlockSizes,
     /// What answers have shown of their chains.
     pub identities: Identities,
+    /// Namespaces that are asked for responses of an API that they do not follow.
+    pub other_api: Reported,
     /// Failed upstream requests, and JSON-RPC errors.
     pub upstream_errors: UpstreamErrors,
     wakers: Wakers,

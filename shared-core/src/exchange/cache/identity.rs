@@ -187,7 +187,7 @@ pub(in crate::exchange) fn suspend(shared: &Shared, scope: &Scope, how: &str, no
 }
 
 /// The name in the encoding of a namespace, or the first part of its place.
-fn first_part(encoding: &[u8]) -> &[u8] {
+pub(super) fn first_part(encoding: &[u8]) -> &[u8] {
     let Some((length, rest)) = encoding.split_first_chunk() else {
         return encoding;
     };

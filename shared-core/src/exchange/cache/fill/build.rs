@@ -6,6 +6,7 @@ use super::wanted::{Resource, Wanted, What};
 use super::{Built, Fill};
 use crate::beacon::Route;
 use crate::bytes::{copy_of, push};
+use crate::cache::chain::Heights;
 use crate::cache::class::Class;
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::freshness::{Came, Judged, Known};
@@ -14,8 +15,10 @@ use crate::cache::process::repeated::Said;
 use crate::cache::process::upstream_errors::UpstreamError;
 use crate::cache::reason::Reason;
 use crate::cache::resource::{other_form, tag_of};
+use crate::cache::scope::name_of;
 use crate::cache::Key;
 use crate::exchange::cache::forms::say_the_same;
+use crate::exchange::cache::identity::first_part;
 use crate::exchange::head::{is_bytewise, Coding};
 use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_length;
@@ -215,7 +218,11 @@ impl Fill {
             }
         }
         if has_nothing {
-            self.refused = Some(self.why_nothing(body));
+            let reason = self.why_nothing(body);
+            if reason == Reason::OtherApi {
+                self.report_other_api();
+            }
+            self.refused = Some(reason);
         }
     }
 
@@ -296,6 +303,27 @@ impl Fill {
             }
             What::Batch(_) => false,
         }
+    }
+
+    /// Logs once for a namespace that responses of the other API are not stored.
+    fn report_other_api(&self) {
+        let Some(mark) = self.mark() else {
+            return;
+        };
+        let scope = self.scope.namespace();
+        if !self.shared.other_api.is_due(&name_of(scope)) {
+            return;
+        }
+        let (node, api, setting) = match mark.heights {
+            Heights::Blocks => ("an execution node", "Beacon API", "beacon"),
+            Heights::Slots => ("a beacon node", "JSON-RPC API", "execution"),
+        };
+        let name = first_part(scope).escape_ascii();
+        self.shared.verified.log(format!(
+            "namespace \"{name}\" follows {node}: what depends on the head of the {api} is not \
+             cached there (reason other-api); give that API a cache_namespace of its own, and a \
+             cache_head with api={setting}"
+        ));
     }
 
     pub(in crate::exchange) fn of_batch(
