@@ -22,6 +22,7 @@ static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
 static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
+static void ngx_http_sszip_exit_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_free_plan(void *data);
 static void ngx_http_sszip_check_places(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
@@ -155,7 +156,7 @@ ngx_module_t  ngx_http_sszip_module = {
     ngx_http_sszip_init_process,           /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_sszip_owner_exit_process,     /* exit process */
+    ngx_http_sszip_exit_process,           /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -610,6 +611,8 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_core_module);
 
+        ngx_http_sszip_clear_board();
+
         ngx_http_sszip_owner_single(smcf);
 
         if (sszip_plan_start(smcf->plan, ccf->worker_processes)
@@ -636,4 +639,16 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
     }
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_sszip_exit_process(ngx_cycle_t *cycle)
+{
+    if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE)
+    {
+        ngx_http_sszip_clear_board();
+    }
+
+    ngx_http_sszip_owner_exit_process(cycle);
 }

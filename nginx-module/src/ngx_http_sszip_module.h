@@ -280,6 +280,7 @@ void ngx_http_sszip_share_heads(ngx_http_sszip_main_conf_t *smcf);
 char *ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data);
 void ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_refresh_board(void);
+void ngx_http_sszip_clear_board(void);
 ngx_uint_t ngx_http_sszip_board(sszip_board *board);
 
 ngx_int_t ngx_http_sszip_find_owner(ngx_conf_t *cf,

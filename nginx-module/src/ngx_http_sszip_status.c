@@ -146,6 +146,19 @@ ngx_http_sszip_refresh_board(void)
 }
 
 
+/* the place of a worker that has ended may be another one's */
+
+void
+ngx_http_sszip_clear_board(void)
+{
+    sszip_board  board;
+
+    if (ngx_http_sszip_board(&board)) {
+        (void) sszip_board_clear(&board);
+    }
+}
+
+
 /* called again when it has waited */
 
 static ngx_int_t

@@ -1634,14 +1634,23 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
 
 /*
  Counts the verified hits and upstream errors of the process since the last call, and the last
- exchange that was counted, and shows how many requests wait: no client may come to this worker
- after that for long. To be called whenever the host's loop has handled an event that an exchange
+ exchange that was counted, and shows what its requests take of memory and how many wait: no
+ client may come to this worker after that for long. To be called whenever the host's loop has handled an event that an exchange
  may have ended with, and when a request begins to wait.
 
  # Safety
  `board` is as of `sszip_exchange_count`.
  */
 sszip_status sszip_board_refresh(const sszip_board *board);
+
+/*
+ Shows that a worker has nothing in memory: to be called when it begins, since another one may
+ have died in its place, and when it ends. What it counted stays.
+
+ # Safety
+ `board` is as of `sszip_exchange_count`.
+ */
+sszip_status sszip_board_clear(const sszip_board *board);
 
 /*
  Answers a request to see how it all goes, instead of a look-up, and with steps of one.

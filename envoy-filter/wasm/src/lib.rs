@@ -34,6 +34,11 @@ impl Context for root::Handle {
         self.0.answered(token, fields, length);
         self.0.settle(self.0.id);
     }
+
+    fn on_done(&mut self) -> bool {
+        self.0.show_nothing();
+        true
+    }
 }
 
 impl RootContext for root::Handle {

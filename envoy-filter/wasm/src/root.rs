@@ -9,7 +9,7 @@ use proxy_wasm::types::BufferType;
 use sszip_core::cache::process::wake::{EventLoop, Queue, Waiter, Wake};
 use sszip_core::cache::process::Process;
 use sszip_core::exchange::drive::Job;
-use sszip_core::metrics;
+use sszip_core::metrics::{self, GAUGES};
 
 use crate::abi::{self, Level};
 use crate::config::Filter;
@@ -231,6 +231,12 @@ impl Root {
         }
         abi::become_context(self.id);
         self.timers.borrow_mut().begin(now);
+    }
+
+    /// The sandbox ends, after its last stream: it takes its part of the gauges with it, which
+    /// those of all workers share.
+    pub fn show_nothing(&self) {
+        self.metrics.show(&[0; GAUGES.len()]);
     }
 
     /// A stream that is there, in its own context.

@@ -11,7 +11,7 @@ use super::panic::{borrow_mut, borrow_sized, boundary, sized};
 use super::types::{sszip_asked, sszip_status, sszip_step, sszip_str};
 use crate::cache::process::Process;
 use crate::exchange::Tell;
-use crate::metrics::{gauges, Tally};
+use crate::metrics::{gauges, Tally, GAUGES};
 use crate::status::board::Board;
 
 /// What there is at a time is shown at most that old, by a worker that has work.
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn sszip_exchange_count(
 }
 
 /// Counts the verified hits and upstream errors of the process since the last call, and the last
-/// exchange that was counted, and shows how many requests wait: no client may come to this worker
-/// after that for long. To be called whenever the host's loop has handled an event that an exchange
+/// exchange that was counted, and shows what its requests take of memory and how many wait: no
+/// client may come to this worker after that for long. To be called whenever the host's loop has handled an event that an exchange
 /// may have ended with, and when a request begins to wait.
 ///
 /// # Safety
@@ -115,7 +115,25 @@ pub unsafe extern "C" fn sszip_board_refresh(board: *const sszip_board) -> sszip
         if let Some(tally) = Tally::of_process(&PROCESS.shared) {
             counters.count(board.worker, &tally);
         }
-        counters.show_waiting(board.worker, PROCESS.shared.flights.waiting());
+        counters.show_requests(board.worker, &PROCESS);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Shows that a worker has nothing in memory: to be called when it begins, since another one may
+/// have died in its place, and when it ends. What it counted stays.
+///
+/// # Safety
+/// `board` is as of `sszip_exchange_count`.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_board_clear(board: *const sszip_board) -> sszip_status {
+    boundary(|| {
+        let board = borrow_sized!(board);
+        // SAFETY: the function's contract.
+        let Some(counters) = unsafe { numbers(board.memory) }.and_then(Board::of) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        counters.show(board.worker, [0; GAUGES.len()]);
         sszip_status::SSZIP_STATUS_OK
     })
 }

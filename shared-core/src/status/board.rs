@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::times::{bucket_of, BUCKETS};
+use crate::cache::process::Process;
 use crate::metrics::{names, Tally, Time, COUNTERS, GAUGES};
 
 /// So many parts. Each worker but the last has one to itself; those beyond share the last.
@@ -15,7 +16,10 @@ const TIMES: usize = COUNTERS;
 const TIME: usize = BUCKETS + 1;
 const AGES: usize = TIMES + Time::ALL.len() * TIME;
 const GAUGE: usize = AGES + TIME;
-/// `cache.waiting`, the last of [`GAUGES`].
+/// `memory.bytes`, `memory.held`, `ssz.running` and `cache.waiting` of [`GAUGES`].
+const MEMORY: usize = GAUGE;
+const HELD: usize = GAUGE + 1;
+const TRANSCODINGS: usize = GAUGE + 4;
 const WAITING: usize = GAUGE + GAUGES.len() - 1;
 /// A part begins with a line of the processor's cache.
 const PART: usize = (GAUGE + GAUGES.len()).next_multiple_of(8);
@@ -115,9 +119,15 @@ impl Board {
         }
     }
 
-    /// How many requests of that worker wait for a flight now, which is one of [`GAUGES`].
-    pub fn show_waiting(self, worker: usize, waiting: usize) {
-        self.part(worker)[WAITING].store(waiting as u64, Ordering::Relaxed);
+    /// The gauges of requests that are under way at that worker: what they take of memory, and
+    /// how many wait for another one.
+    pub fn show_requests(self, worker: usize, process: &Process) {
+        let part = self.part(worker);
+        let show = |at: usize, now: usize| part[at].store(now as u64, Ordering::Relaxed);
+        show(MEMORY, process.budget.used());
+        show(HELD, process.budget.holders());
+        show(TRANSCODINGS, process.transcodings.used());
+        show(WAITING, process.shared.flights.waiting());
     }
 
     /// All together.

@@ -6,10 +6,10 @@ use super::board::Board;
 use super::report::Report;
 use super::Format;
 use crate::cache::process::upstream_errors::UpstreamError;
-use crate::cache::process::Shared;
+use crate::cache::process::{Process, Shared};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::metrics::{Answered, CallOfBatch, Tally};
+use crate::metrics::{Answered, CallOfBatch, Tally, GAUGES};
 use crate::mode::Mode;
 
 fn board() -> Board {
@@ -117,6 +117,24 @@ fn all_workers_are_told_together() {
     let half = ages["p50"].as_f64().unwrap();
     assert!((25.6..=38.4).contains(&half), "{half}");
     assert_eq!(told["owner"], Value::Null);
+}
+
+#[test]
+fn gauges_of_requests_are_those_that_their_names_say() {
+    let (board, process) = (board(), Process::default());
+    let _held = process.budget.reserve(700, 1_000).unwrap();
+    let _also_held = process.budget.reserve(7, 1_000).unwrap();
+    let _transcoded = process.transcodings.reserve(3, 8).unwrap();
+    board.show_requests(1, &process);
+    let shown = GAUGES.iter().zip(board.sums().gauges);
+    let shown: Vec<_> = shown.filter(|(_, now)| *now > 0).collect();
+    let expected = [
+        (&"memory.bytes", 707),
+        (&"memory.held", 2),
+        (&"ssz.running", 3),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(GAUGES[GAUGES.len() - 1], "cache.waiting");
 }
 
 #[test]
