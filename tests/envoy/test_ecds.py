@@ -4,7 +4,6 @@ its own account."""
 
 import contextlib
 import json
-import os
 import socket
 import threading
 import time
@@ -12,16 +11,13 @@ import time
 import pytest
 
 from harness.client import request_bytes
-from harness.envoy import Envoy, route, typed
+from harness.ecds import OTHER, DiscoversModule, DiscoversSandbox
 from harness.load import Load
 from harness.origin import Until, answer, chunked, head
 from harness.rpc import Node, call
-from harness.sandbox import Sandboxed
 
 HOSTS = ("native", "wasm")
 
-# one that is none of ours
-OTHER = typed("filters.http.header_mutation.v3.HeaderMutation")
 SETTINGS = {
     "cache": True,
     "cache_namespace": "all",
@@ -30,62 +26,20 @@ SETTINGS = {
     "ssz": True,
 }
 # what each host has beside
-BACKGROUND = {"cache_background_update": True}
+OWN = {
+    # longer than a client waits: a follower whose leader is gone is a fault
+    "native": {"cache_background_update": True, "cache_lock_timeout": "60s"},
+    "wasm": {"cache_owner": "cluster:sszip_cached"},
+}
 CALL = call("eth_blockNumber")
 JSON = [("Content-Type", "application/json")]
 SPEC = b'{"data":{"PRESET_BASE":"minimal"}}'
 
 
-class Discovers:
-    """An Envoy whose filter is in a file."""
-
-    version = 0
-
-    def __init__(self, origin, **options):
-        super().__init__([route("/")], origin=origin, settings={**SETTINGS, **self.own}, **options)
-        (listener,) = self.configuration["static_resources"]["listeners"]
-        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
-        self.path = self.prefix / "ecds.json"
-        source = {"path_config_source": {"path": str(self.path)}, "resource_api_version": "V3"}
-        kinds = [self.filter_of({})["@type"], OTHER["@type"]]
-        discovery = {"config_source": source, "type_urls": kinds}
-        manager["http_filters"][0] = {"name": "sszip", "config_discovery": discovery}
-        self.configuration["node"] = {"id": "test", "cluster": "test"}
-        self.publish()
-
-    def publish(self, *others, **settings):
-        """The filter is another one."""
-        self.version += 1
-        filter = {
-            "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
-            "name": "sszip",
-            "typed_config": others[0] if others else self.filter_of({**SETTINGS, **self.own, **settings}),
-        }
-        new = self.path.with_suffix(".new")
-        new.write_text(json.dumps({"version_info": str(self.version), "resources": [filter]}))
-        os.replace(new, self.path)
-
-    def renew(self, *others, **settings):
-        def done():
-            return sum(self.stats("config_reload$").values())
-
-        before = done()
-        self.publish(*others, **settings)
-        self.wait_for(lambda: done() > before, "the new filter")
-
-
-class Module(Discovers, Envoy):
-    # longer than a client waits: a follower whose leader is gone is a fault
-    own = {**BACKGROUND, "cache_lock_timeout": "60s"}  # noqa: RUF012
-
-
-class Sandbox(Discovers, Sandboxed):
-    own = {"cache_owner": "cluster:sszip_cached"}  # noqa: RUF012
-
-
 @pytest.fixture
 def envoy(host, origin):
-    envoy = {"native": Module, "wasm": Sandbox}[host](origin, workers=2)
+    kind = {"native": DiscoversModule, "wasm": DiscoversSandbox}[host]
+    envoy = kind(origin, {**SETTINGS, **OWN[host]}, workers=2)
     yield envoy.start()
     envoy.stop()
 
