@@ -18,6 +18,11 @@ def seeds(few, many):
     return [*range(many), *(range(base, base + NEW_SEEDS) if base >= many else ())]
 
 
+def by_tier(few, many):
+    """A test's parameters: `few` of them, or, in `make test-all`, `many`."""
+    return many if IS_THOROUGH else few
+
+
 def times(few, many):
     """How often something rare is tried."""
     return many if IS_THOROUGH else few

@@ -22,6 +22,7 @@ COMPARE = ROOT / "loadtest/compare"
 ROWS = ["sszip-nginx", "nginx-gzip-1", "proxy-cache-ids"]
 SECTIONS = ["mix", "batch", "cold", "stampede", "witness", "head"]
 
+WHOLE_RUN = pytest.mark.thorough("the command's errors and a run against two servers are in `make test`")
 pytestmark = pytest.mark.once("the comparison starts servers of its own")
 
 
@@ -46,6 +47,7 @@ def read(results):
     return json.loads((results[0] / "compare.json").read_text())
 
 
+@WHOLE_RUN
 def test_every_section_has_a_sample_of_every_server(results):
     told = read(results)
     assert set(told["sections"]) == {"mix", "batch", "cold-30", "cold-246", "stampede", "witness", "head"}
@@ -57,6 +59,7 @@ def test_every_section_has_a_sample_of_every_server(results):
             assert one["requests"] > 0 and one["cpu_us"] > 0 and one["resident_kb"] > 0, (name, one)
 
 
+@WHOLE_RUN
 def test_answers_are_looked_at(results):
     sections = read(results)["sections"]
     for name, section in sections.items():
@@ -71,6 +74,7 @@ def test_answers_are_looked_at(results):
     assert all(one["wrong"] == one["lost"] == 0 for one in herd.values())
 
 
+@WHOLE_RUN
 def test_what_was_a_hit_the_node_was_not_asked(results):
     sections = read(results)["sections"]
     mix = {one["row"]: one["asked"] for one in sections["mix"]["samples"]}
@@ -79,6 +83,7 @@ def test_what_was_a_hit_the_node_was_not_asked(results):
     assert all(share > 0.9 for share in cold.values())
 
 
+@WHOLE_RUN
 def test_the_page_needs_nothing_else_and_fits_a_telephone(results):
     path = results[0] / "compare.html"
     text = path.read_text()
@@ -94,6 +99,7 @@ def test_the_page_needs_nothing_else_and_fits_a_telephone(results):
                 assert urls == [path.as_uri()] and wrong == []
 
 
+@WHOLE_RUN
 def test_the_tables_have_every_server(results):
     text = (results[0] / "compare.md").read_text()
     for name in ("sszip in nginx", "nginx gzip 1", "nginx proxy_cache, ids replaced, + gzip 1"):

@@ -19,10 +19,11 @@ from harness.origin import answer
 from harness.replay import ReplayNode
 from harness.rpc import call
 from harness.watch import settled
+from tiers import times
 
 MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
 JSON_LENGTH = MEGABYTES * 1_000_000
-ROUNDS = 6
+ROUNDS = times(2, 6)
 # What a worker may have more than before, in KiB, less than a witness: that of small
 # pieces, and under the sanitizer what it keeps of what was freed.
 SLACK = (128 if SANITIZED else 32) << 10

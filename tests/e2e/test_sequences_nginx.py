@@ -6,11 +6,17 @@ import itertools
 import pytest
 
 from harness import sequences
+from harness.nginx import SANITIZED
 from harness.sequences import at_random, byte_by_byte, run, whole
+from tiers import by_tier
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 SEQUENCES = sequences.load("nginx")
+SPLITS = by_tier(
+    [byte_by_byte, at_random] if SANITIZED else [whole, byte_by_byte],
+    [whole, byte_by_byte, at_random],
+)
 
 # One server for each set of directives; which one is said by Host, and so are
 # the namespaces of runs told apart.
@@ -41,7 +47,7 @@ def nginx(start_nginx):
     return start_nginx(CONFIG)
 
 
-@pytest.mark.parametrize("split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__)
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
 def test_sequence(nginx, origin, sequence, split):
     host = f"run-{next(_runs)}.{SERVERS[tuple(sorted(sequence.config.items()))]}"

@@ -6,9 +6,11 @@ import pytest
 from harness import cases, rows
 from harness.envoy import empty
 from harness.judging import at_random, byte_by_byte, whole
+from tiers import by_tier
 
 CASES = cases.load("envoy")
 ROWS = rows.Cases(CASES)
+SPLITS = by_tier([whole, byte_by_byte], [whole, byte_by_byte, at_random])
 
 
 @pytest.fixture(scope="module")
@@ -16,9 +18,7 @@ def envoy(start_envoy):
     return start_envoy([empty("/in-step"), *ROWS.routes()])
 
 
-@pytest.mark.parametrize(
-    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
-)
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(envoy, origin, case, split):
     ROWS.run(envoy, origin, case, split)

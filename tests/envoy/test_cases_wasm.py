@@ -6,10 +6,12 @@ import pytest
 from harness import cases, rows
 from harness.envoy import empty
 from harness.judging import at_random, byte_by_byte, whole
+from tiers import by_tier
 
 HOSTS = ("wasm",)
 CASES = cases.load("wasm")
 ROWS = rows.Cases(CASES)
+SPLITS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +19,7 @@ def envoy(start_envoy):
     return start_envoy([empty("/in-step"), *ROWS.routes()])
 
 
-@pytest.mark.parametrize(
-    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
-)
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(envoy, origin, case, split):
     ROWS.run(envoy, origin, case, split)

@@ -30,6 +30,7 @@ from test_chain import test_the_tip_goes_with_the_head_and_is_kept_until_then as
 from test_chain import test_the_tip_never_goes_back_for_a_client as the_tip_never_goes_back
 from test_chain import test_what_was_replaced_is_gone as what_was_replaced
 from test_store_life import wait_until_linked
+from tiers import seeds
 
 
 class Stand(test_chain.Stand):
@@ -147,7 +148,7 @@ def kill(run):
 OF_NGINX = {"kill_owner": kill, "kill_worker": None, "reload": restart}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_nothing_that_an_honest_node_would_not_have_said(seed):
     run = test_chain_model.Run(seed)
     steps = [

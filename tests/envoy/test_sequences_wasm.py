@@ -5,10 +5,12 @@ import pytest
 
 from harness import rows, sequences
 from harness.sequences import at_random, byte_by_byte, whole
+from tiers import by_tier
 
 HOSTS = ("wasm",)
 SEQUENCES = sequences.load("wasm")
 ROWS = rows.Sequences(SEQUENCES)
+SPLITS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +21,7 @@ def envoy(start_envoy):
     return envoy
 
 
-@pytest.mark.parametrize(
-    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
-)
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
 def test_sequence(envoy, origin, sequence, split):
     ROWS.run(envoy, origin, sequence, split)
