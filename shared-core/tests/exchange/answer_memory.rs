@@ -4,14 +4,14 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::Queue;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::exchange::Asked;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
 use crate::driven::{ran, sent, through, End};
+use crate::setup::{self, request_head, response_head, JSON};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -19,50 +19,23 @@ const MIB: usize = 1 << 20;
 const FIRST: usize = 2 * 64 * KIB;
 
 fn config(lines: &[&str]) -> (Arc<Config>, Budget) {
-    let mut directives = Directives::default();
-    for line in ["enable on", "comp_level 1"].iter().chain(lines) {
-        let mut words = line.split(' ');
-        let name = words.next().unwrap();
-        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
-    }
-    let budget = Budget::new();
-    let config = directives.resolve(budget.clone());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    config.process.shared.event_loop(Arc::new(Queue::default()));
-    (Arc::new(config), budget)
+    let config = setup::config(&[&["comp_level 1"], lines].concat());
+    let budget = config.process.budget.clone();
+    (config, budget)
 }
 
 fn requested(config: &Arc<Config>, method: &[u8]) -> Driver {
     let mut driver = Driver::new(Arc::clone(config));
-    let fields = [
-        (&b"Content-Type"[..], &b"application/json"[..]),
-        (b"Accept-Encoding", b"gzip"),
-    ];
-    let head = RequestHead {
-        method,
-        target: b"/",
-        fields: fields.into_iter(),
-    };
-    driver.request_head(head).unwrap();
+    let fields = [JSON, (b"Accept-Encoding", b"gzip")];
+    driver.request_head(request_head(method, &fields)).unwrap();
     driver
 }
 
 /// The node announces so many bytes.
 fn announced(driver: &mut Driver, length: usize, coding: Option<&[u8]>) -> Step {
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding));
-    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
-    let head = ResponseHead {
-        status: 200,
-        content_length: Some(length as u64),
-        fields: fields.into_iter().chain(coding),
-        delimited: true,
-        now: 0,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    };
+    let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
+    let head = response_head(200, Some(length as u64), &fields);
     driver.response_head(head).unwrap()
 }
 
@@ -147,12 +120,7 @@ fn response_without_room_goes_on_as_a_stream() {
 fn coded_response_without_room_passes_as_it_came() {
     let (config, budget) = config(&["memory 2m"]);
     let mut driver = Driver::new(Arc::clone(&config));
-    let head = RequestHead {
-        method: b"GET",
-        target: b"/",
-        fields: std::iter::empty(),
-    };
-    driver.request_head(head).unwrap();
+    driver.request_head(request_head(b"GET", &[])).unwrap();
     let whole = body(MIB);
     let others = budget.reserve(MIB, 2 * MIB).unwrap();
     let step = announced(&mut driver, whole.len(), Some(b"gzip"));

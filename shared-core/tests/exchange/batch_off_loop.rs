@@ -5,23 +5,18 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::Config;
 use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{
-    Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
-};
+use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction};
 use sszip_core::mode::Mode;
 
+use crate::setup::{self, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
 fn config() -> Arc<Config> {
-    let mut directives = Directives::default();
-    for name in ["enable", "cache"] {
-        directives.set(name, &[b"on"]).unwrap();
-    }
     let process = Process::default();
     process.shared.start(64 << 20, 64 << 20, 1);
-    Arc::new(directives.resolve(process))
+    config_of_process(process, &["cache on"])
 }
 
 fn call(block: usize) -> String {
@@ -40,18 +35,9 @@ fn batch(texts: impl Iterator<Item = String>) -> String {
 }
 
 fn look_up(config: &Arc<Config>, body: &str, gzip: bool) -> (Exchange, LookUp) {
-    let mut exchange = Exchange::new(Arc::clone(config));
-    let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
-    if gzip {
-        fields.push((b"Accept-Encoding", b"gzip"));
-    }
-    exchange
-        .request_head(RequestHead {
-            method: b"POST",
-            target: b"/",
-            fields: fields.into_iter(),
-        })
-        .unwrap();
+    let fields = [JSON, (b"Accept-Encoding", b"gzip")];
+    let fields = if gzip { &fields[..] } else { &fields[..1] };
+    let mut exchange = posted(config, fields);
     let asked = Asked {
         namespace: Some(b"n"),
         body: body.as_bytes(),
@@ -66,17 +52,7 @@ fn look_up(config: &Arc<Config>, body: &str, gzip: bool) -> (Exchange, LookUp) {
 /// The node's answer; whether it belongs off the loop.
 fn answer(exchange: &mut Exchange, body: &str) -> bool {
     let action = exchange
-        .response_head(ResponseHead {
-            status: 200,
-            content_length: Some(body.len() as u64),
-            fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
-            delimited: true,
-            unbuffered: false,
-            subrequest: false,
-            coding_allowed: true,
-            host_writes_vary: false,
-            now: 0,
-        })
+        .response_head(response_head(200, Some(body.len() as u64), &[JSON]))
         .unwrap();
     let off_loop = match action {
         HeadAction::Hold => {
@@ -101,7 +77,7 @@ fn answer(exchange: &mut Exchange, body: &str) -> bool {
 }
 
 fn body(exchange: &Exchange) -> String {
-    let bytes: Vec<u8> = exchange.body().flatten().copied().collect();
+    let bytes = setup::body(exchange);
     let plain = match bytes[..] {
         [0x1F, 0x8B, ..] => gunzip(&bytes).unwrap(),
         _ => bytes,
@@ -135,12 +111,8 @@ fn long_stored_answers_are_decoded_off_the_loop() {
         // and there is nothing to decode
         (400, 900, false, LookUp::Respond),
     ] {
-        let mut directives = Directives::default();
-        directives.set("batch_max", &[b"1000"]).unwrap();
-        for name in ["enable", "cache"] {
-            directives.set(name, &[b"on"]).unwrap();
-        }
-        let config = Arc::new(directives.resolve(stored(0..count, length).process.clone()));
+        let process = stored(0..count, length).process.clone();
+        let config = config_of_process(process, &["cache on", "batch_max 1000"]);
         let (mut exchange, found) = look_up(&config, &batch((0..count).map(call)), gzip);
         assert_eq!(found, expected, "{count} of {length}, gzip: {gzip}");
         if found == LookUp::RespondOffLoop {

@@ -16,6 +16,7 @@ use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
+use crate::setup::{self, config_of_process, request_head, JSON};
 use crate::support::gunzip;
 
 #[derive(Clone, Debug)]
@@ -69,16 +70,8 @@ fn flush() -> impl Strategy<Value = Flush> {
 }
 
 fn config(budget: &Budget) -> Arc<Config> {
-    let mut directives = Directives::default();
-    for (name, value) in [
-        ("enable", "on"),
-        ("min_length", "10"),
-        ("max_oneshot", "2k"),
-        ("hold", "500"),
-    ] {
-        directives.set(name, &[value.as_bytes()]).unwrap();
-    }
-    Arc::new(directives.resolve(budget.clone()))
+    let lines = ["min_length 10", "max_oneshot 2k", "hold 500"];
+    config_of_process(budget.clone(), &lines)
 }
 
 fn response_head(
@@ -88,19 +81,8 @@ fn response_head(
     coding: Option<&str>,
 ) -> Result<HeadAction, sszip_core::exchange::Misuse> {
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes()));
-    exchange.response_head(ResponseHead {
-        status,
-        content_length,
-        fields: [(&b"Content-Type"[..], &b"application/json"[..])]
-            .into_iter()
-            .chain(coding),
-        delimited: true,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-        now: 0,
-    })
+    let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
+    exchange.response_head(setup::response_head(status, content_length, &fields))
 }
 
 proptest! {
@@ -114,7 +96,7 @@ proptest! {
             let (state, mode) = (exchange.state(), exchange.mode());
             let refused = match event {
                 Event::RequestHead(accept) => exchange
-                    .request_head(RequestHead { method: b"GET", target: b"/", fields: [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter() })
+                    .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
                     .is_err(),
                 Event::ResponseHead { status, content_length, coding } => {
                     response_head(&mut exchange, status, content_length, coding).is_err()
@@ -155,7 +137,7 @@ proptest! {
         let budget = Budget::new();
         let mut exchange = Exchange::new(config(&budget));
         exchange
-            .request_head(RequestHead { method: b"GET", target: b"/", fields: [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter() })
+            .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
             .unwrap();
         let length = Some(body.len() as u64);
         prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(HeadAction::Hold));
@@ -213,22 +195,9 @@ proptest! {
         delimited in any::<bool>(),
     ) {
         let budget = Budget::new();
-        let mut exchange = Exchange::new(config(&budget));
-        exchange
-            .request_head(RequestHead { method: b"GET", target: b"/", fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter() })
-            .unwrap();
+        let mut exchange = asked(&budget);
         let mut action = exchange
-            .response_head(ResponseHead {
-                status: 200,
-                content_length: None,
-                fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
-                delimited,
-                unbuffered: false,
-                subrequest: false,
-                coding_allowed: true,
-                host_writes_vary: false,
-                now: 0,
-            })
+            .response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
             .unwrap();
         prop_assert_eq!(action, HeadAction::Hold);
 
@@ -304,11 +273,7 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
 fn asked(budget: &Budget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange
-        .request_head(RequestHead {
-            method: b"GET",
-            target: b"/",
-            fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
-        })
+        .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
         .unwrap();
     exchange
 }
@@ -355,18 +320,8 @@ fn a_body_longer_than_declared_passes_as_it_came() {
 #[test]
 fn what_is_long_when_it_is_decoded_is_decoded_off_the_loop() {
     for (length, expected) in [(100_000, false), (4 << 20, true)] {
-        let mut directives = Directives::default();
-        directives.set("enable", &[b"on"]).unwrap();
-        let config = directives.resolve(Process::from(Budget::new()));
-        let mut exchange = Exchange::new(Arc::new(config));
-        let none: [(&[u8], &[u8]); 0] = [];
-        exchange
-            .request_head(RequestHead {
-                method: b"GET",
-                target: b"/",
-                fields: none.into_iter(),
-            })
-            .unwrap();
+        let mut exchange = Exchange::new(config_of_process(Budget::new(), &[]));
+        exchange.request_head(request_head(b"GET", &[])).unwrap();
         let coded = gzip(&vec![b'a'; length], 1, length).unwrap();
         assert!(coded.len() < 100_000);
         let head = response_head(&mut exchange, 200, Some(coded.len() as u64), Some("gzip"));
@@ -381,18 +336,10 @@ fn what_is_long_when_it_is_decoded_is_decoded_off_the_loop() {
 /// 4,000 bytes, then streams the rest.
 fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
     let budget = Budget::new();
-    let mut directives = Directives::default();
-    directives.set("enable", &[b"on"]).unwrap();
-    directives
-        .set("memory", &[memory.to_string().as_bytes()])
-        .unwrap();
-    let mut exchange = Exchange::new(Arc::new(directives.resolve(budget.clone())));
+    let config = config_of_process(budget.clone(), &[&format!("memory {memory}")]);
+    let mut exchange = Exchange::new(config);
     exchange
-        .request_head(RequestHead {
-            method: b"GET",
-            target: b"/",
-            fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
-        })
+        .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
         .unwrap();
     let action = response_head(&mut exchange, 200, None, None);
     assert_eq!(action, Ok(HeadAction::Hold));

@@ -14,7 +14,7 @@ const MEMORY: usize = 64 << 20;
 const HOLD: usize = 1 << 20;
 
 fn config_with_memory(accepts_at_once: &str) -> Arc<Config> {
-    config(accepts_at_once, &[("memory", "64m"), ("ssz_hold", "1m")])
+    config(accepts_at_once, &["memory 64m", "ssz_hold 1m"])
 }
 
 /// Leaves `free` bytes of the memory to others.

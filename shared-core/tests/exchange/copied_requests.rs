@@ -4,27 +4,20 @@
 use std::sync::Arc;
 
 use sszip_core::cache::reason::Reason;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
 use sszip_core::exchange::{Asked, RequestHead};
-use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
 use crate::driven::{ran, sent};
+use crate::setup;
 
 const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const SHORT: usize = 64 << 10;
 
-fn config(lines: &[(&str, &str)]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    let always = [("enable", "on"), ("ssz", "on"), ("ssz_preset", "mainnet")];
-    for (name, value) in always.iter().chain(lines) {
-        directives.set(name, &[value.as_bytes()]).unwrap();
-    }
-    let config = directives.resolve(Budget::new());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    Arc::new(config)
+fn config(lines: &[&str]) -> Arc<Config> {
+    setup::config(&[&["ssz on", "ssz_preset mainnet"], lines].concat())
 }
 
 /// A POST whose body the driver wants to see.
@@ -61,7 +54,7 @@ fn call(method: &str, length: usize) -> Vec<u8> {
 
 #[test]
 fn it_is_counted_until_it_was_looked_at() {
-    let config = config(&[("cache", "on"), ("memory", "150k")]);
+    let config = config(&["cache on", "memory 150k"]);
     let used = || config.process.budget.used();
     let body = call("eth_chainId", 100_000);
     let mut first = posted(&config, "/", &[("Content-Type", JSON)]);
@@ -86,11 +79,7 @@ fn it_is_counted_until_it_was_looked_at() {
 
 #[test]
 fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
-    let config = config(&[
-        ("cache", "on"),
-        ("cache_max_request", "200k"),
-        ("memory", "500k"),
-    ]);
+    let config = config(&["cache on", "cache_max_request 200k", "memory 500k"]);
     let used = || config.process.budget.used();
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let mut first = asked();
@@ -129,11 +118,7 @@ fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
 
 #[test]
 fn announced_lengths_reserve_nothing() {
-    let config = config(&[
-        ("cache", "on"),
-        ("cache_max_request", "16m"),
-        ("memory", "16m"),
-    ]);
+    let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let announced = BodyLength::Known(16 << 20);
     let mut stalled: Vec<Driver> = (0..17).map(|_| asked()).collect();
@@ -153,11 +138,7 @@ fn announced_lengths_reserve_nothing() {
 
 #[test]
 fn requests_under_way_leave_room_for_another_one() {
-    let config = config(&[
-        ("cache", "on"),
-        ("cache_max_request", "16m"),
-        ("memory", "16m"),
-    ]);
+    let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let mut senders: Vec<Driver> = (0..40).map(|_| asked()).collect();
     let mut refused = 0;
@@ -181,10 +162,10 @@ fn requests_under_way_leave_room_for_another_one() {
 #[test]
 fn what_can_not_be_put_together_goes_on_as_it_came() {
     let config = config(&[
-        ("cache", "on"),
-        ("memory", "64k"),
-        ("ssz_request", "always"),
-        ("ssz_witness", "rest"),
+        "cache on",
+        "memory 64k",
+        "ssz_request always",
+        "ssz_witness rest",
     ]);
     let body = call("eth_call", 70_000);
     let json = ("Content-Type", JSON);
@@ -203,8 +184,7 @@ fn what_can_not_be_put_together_goes_on_as_it_came() {
 
 #[test]
 fn what_the_node_does_not_know_is_refused() {
-    let lines = |witness| [("memory", "64k"), ("ssz_witness", witness)];
-    let route = config(&lines("rpc"));
+    let route = config(&["memory 64k", "ssz_witness rpc"]);
     let fields = [
         ("Content-Type", OCTETS),
         ("Accept", OCTETS),
@@ -216,7 +196,7 @@ fn what_the_node_does_not_know_is_refused() {
     let exchange = driver.exchange().unwrap();
     assert_eq!((exchange.status(), exchange.mode()), (503, Mode::Memory));
     // a call, by what it begins with
-    let method = config(&lines("rest"));
+    let method = config(&["memory 64k", "ssz_witness rest"]);
     let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
     let step = refused(&mut driver, &call("engine_newPayloadWithWitnessV5", 70_000));
     assert!(matches!(step, Step::Respond), "{step:?}");

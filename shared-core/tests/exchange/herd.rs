@@ -5,10 +5,11 @@ use std::sync::Arc;
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp, RequestHead, ResponseHead};
+use sszip_core::config::Config;
+use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp};
 
-const JSON: Field<'static> = (b"Content-Type", b"application/json");
+use crate::setup::{body, config_and_queue, posted, response_head, JSON};
+
 const NULL: &str = r#"{"jsonrpc":"2.0","id":1,"result":null}"#;
 const RECEIPT: &str = "eth_getTransactionReceipt";
 
@@ -22,20 +23,9 @@ struct Host {
 }
 
 impl Host {
-    fn new(words: &str) -> Self {
-        let mut directives = Directives::default();
-        let lines = ["enable on", "cache on"];
-        for line in lines.into_iter().chain(words.split("; ")) {
-            let mut words = line.split(' ');
-            let name = words.next().unwrap();
-            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            directives.set(name, &values).unwrap();
-        }
-        let process = Process::default();
-        process.shared.start(1 << 20, 1 << 20, 1);
-        let config = Arc::new(directives.resolve(process.clone()));
-        let woken = Arc::new(Queue::default());
-        process.shared.event_loop(woken.clone());
+    fn new(line: &str) -> Self {
+        let (config, woken) = config_and_queue(&["cache on", line]);
+        let process = config.process.clone();
         Self {
             config,
             process,
@@ -56,27 +46,13 @@ impl Host {
     }
 
     fn ask(&self, method: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
-        exchange
-            .request_head(RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: [JSON].into_iter(),
-            })
-            .unwrap();
+        let mut exchange = posted(&self.config, &[JSON]);
         let found = look_up(&mut exchange, method, waiter, Some(waiter), now);
         (exchange, found)
     }
 
     fn ask_all(&self, body: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
-        exchange
-            .request_head(RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: [JSON].into_iter(),
-            })
-            .unwrap();
+        let mut exchange = posted(&self.config, &[JSON]);
         let found = look_up_all(&mut exchange, body, waiter, now);
         (exchange, found)
     }
@@ -215,17 +191,7 @@ fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
 
 fn head(exchange: &mut Exchange, status: u16, fields: &[Field<'_>]) -> HeadAction {
     exchange
-        .response_head(ResponseHead {
-            status,
-            content_length: None,
-            fields: fields.iter().copied(),
-            delimited: true,
-            unbuffered: false,
-            subrequest: false,
-            coding_allowed: true,
-            host_writes_vary: false,
-            now: 0,
-        })
+        .response_head(response_head(status, None, fields))
         .unwrap()
 }
 
@@ -238,8 +204,7 @@ fn answer(mut exchange: Exchange, body: &str, now: u64) {
 }
 
 fn body_of(exchange: &Exchange) -> String {
-    let body: Vec<u8> = exchange.body().flatten().copied().collect();
-    String::from_utf8(body).unwrap()
+    String::from_utf8(body(exchange)).unwrap()
 }
 
 #[test]

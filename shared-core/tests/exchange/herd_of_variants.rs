@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp, RequestHead, ResponseHead};
+use sszip_core::config::Config;
+use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp};
 
-const JSON: Field<'static> = (b"Content-Type", b"application/json");
+use crate::setup::{body, config_and_queue, posted, response_head, JSON};
 
 struct Host {
     config: Arc<Config>,
@@ -25,15 +25,8 @@ struct Client {
 
 impl Host {
     fn new() -> Self {
-        let mut directives = Directives::default();
-        for (name, value) in [("enable", "on"), ("cache", "on"), ("cache_namespace", "x")] {
-            directives.set(name, &[value.as_bytes()]).unwrap();
-        }
-        let process = Process::default();
-        process.shared.start(1 << 20, 1 << 20, 1);
-        let config = Arc::new(directives.resolve(process.clone()));
-        let woken = Arc::new(Queue::default());
-        process.shared.event_loop(woken.clone());
+        let (config, woken) = config_and_queue(&["cache on", "cache_namespace x"]);
+        let process = config.process.clone();
         Self {
             config,
             process,
@@ -42,17 +35,9 @@ impl Host {
     }
 
     fn client(&self, origin: &str) -> Client {
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
-        exchange
-            .request_head(RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: [JSON, (b"Origin", origin.as_bytes())].into_iter(),
-            })
-            .unwrap();
         Client {
             origin: origin.to_owned(),
-            exchange,
+            exchange: posted(&self.config, &[JSON, (b"Origin", origin.as_bytes())]),
         }
     }
 
@@ -69,11 +54,8 @@ impl Host {
             match look_up(&mut client.exchange, id, batch) {
                 LookUp::Wait => drop(waiting.insert(id, client)),
                 LookUp::Respond => {
-                    let body: Vec<u8> = client.exchange.body().flatten().copied().collect();
-                    assert_eq!(
-                        String::from_utf8(body).unwrap(),
-                        answer(id, &client.origin, batch)
-                    );
+                    let body = String::from_utf8(body(&client.exchange)).unwrap();
+                    assert_eq!(body, answer(id, &client.origin, batch));
                 }
                 LookUp::Forward => {
                     *asked.entry(client.origin.clone()).or_insert(0) += 1;
@@ -88,17 +70,7 @@ impl Host {
         }
         while let Some((id, mut client)) = at_node.pop_front() {
             let fields = [JSON, (&b"Vary"[..], &b"Origin"[..])];
-            let head = ResponseHead {
-                status: 200,
-                content_length: None,
-                fields: fields.into_iter(),
-                delimited: true,
-                unbuffered: false,
-                subrequest: false,
-                coding_allowed: true,
-                host_writes_vary: false,
-                now: 0,
-            };
+            let head = response_head(200, None, &fields);
             assert_eq!(
                 client.exchange.response_head(head).unwrap(),
                 HeadAction::Tee

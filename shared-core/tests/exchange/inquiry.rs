@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use sszip_core::cache::process::Process;
 use sszip_core::config::learnt::Learnt;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::{RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
 use crate::driven::{through, End};
+use crate::setup::{config_of_process, response_head, JSON};
 
 type Fields<'a> = [(&'a [u8], &'a [u8])];
 
@@ -20,12 +21,8 @@ const UPDATES: &str = "/key/eth/v1/beacon/light_client/updates?count=1";
 const VALUE: &str = r#"{"version":"fulu","data":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16"]}"#;
 const SPEC: &str = r#"{"data":{"PRESET_BASE":"minimal","GENESIS_FORK_VERSION":"0x00000001"}}"#;
 
-fn config(lines: &[(&str, &str)]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    for (name, value) in [("enable", "on"), ("ssz", "on")].iter().chain(lines) {
-        directives.set(name, &[value.as_bytes()]).unwrap();
-    }
-    Arc::new(directives.resolve(Budget::new()))
+fn config(lines: &[&str]) -> Arc<Config> {
+    config_of_process(Process::default(), &[&["ssz on"], lines].concat())
 }
 
 fn asks(config: &Arc<Config>, method: &str, target: &str, fields: &Fields<'_>) -> Driver {
@@ -45,25 +42,14 @@ fn head<'a>(
     fields: &'a Fields<'a>,
 ) -> ResponseHead<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone> {
     ResponseHead {
-        status,
-        content_length: length,
-        fields: fields.iter().copied(),
-        delimited: true,
-        now: 0,
-        unbuffered: false,
         subrequest: true,
-        coding_allowed: true,
-        host_writes_vary: false,
+        ..response_head(status, length, fields)
     }
 }
 
 /// What the client gets of that value: how, and how long it is.
 fn given(mut driver: Driver, value: &str) -> (Mode, usize) {
-    let fields: &Fields<'_> = &[(b"Content-Type", b"application/json")];
-    let head = ResponseHead {
-        subrequest: false,
-        ..head(200, Some(value.len() as u64), fields)
-    };
+    let head = response_head(200, Some(value.len() as u64), &[JSON]);
     let step = driver.response_head(head).unwrap();
     let body = through(&mut driver, step, [value.as_bytes()], End::Whole).unwrap();
     (driver.exchange().unwrap().mode(), body.unwrap().len())
@@ -130,7 +116,7 @@ fn it_may_be_asked_after_the_look_up_and_apart_from_others() {
 #[test]
 fn updates_need_more_than_the_preset() {
     for (preset, expected) in [("auto", 2), ("minimal", 2)] {
-        let config = config(&[("ssz_preset", preset)]);
+        let config = config(&[&format!("ssz_preset {preset}")]);
         let mut driver = asks(&config, "GET", UPDATES, OCTETS);
         let mut inquiries = Vec::new();
         while let Some(inquiry) = driver.take_inquiry(None, 0) {
@@ -166,7 +152,7 @@ fn what_is_of_no_use_is_not_asked() {
         (&[][..], "POST", "/", json, None),
         (&[], "GET", "/eth/v1/node/health", OCTETS, None),
         (&[], "DELETE", LOOKAHEAD, OCTETS, None),
-        (&[("ssz_preset", "mainnet")], "GET", LOOKAHEAD, OCTETS, None),
+        (&["ssz_preset mainnet"], "GET", LOOKAHEAD, OCTETS, None),
         (&[], "GET", LOOKAHEAD, OCTETS, Some("http://node/eth/v1/x")),
         (&[], "GET", LOOKAHEAD, OCTETS, Some("node?x")),
         (

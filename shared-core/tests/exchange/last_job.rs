@@ -1,40 +1,17 @@
 //! What is left of an answer that is out: a long one is forgotten by a job.
 
-use std::sync::Arc;
-
-use sszip_core::config::Directives;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::{RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
+
+use crate::setup::{config_of_process, request_head, response_head, JSON};
 
 /// An answer of so many bytes that was held, and then could not be made smaller.
 fn held(budget: &Budget, length: usize) -> Driver {
-    let mut directives = Directives::default();
-    for (name, value) in [
-        ("enable", "on"),
-        ("comp_level", "0"),
-        ("max_oneshot", "64m"),
-    ] {
-        directives.set(name, &[value.as_bytes()]).unwrap();
-    }
-    let mut driver = Driver::new(Arc::new(directives.resolve(budget.clone())));
-    let head = RequestHead {
-        method: b"GET",
-        target: b"/",
-        fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
-    };
-    driver.request_head(head).unwrap();
-    let head = ResponseHead {
-        status: 200,
-        content_length: Some(length as u64),
-        fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
-        delimited: true,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-        now: 0,
-    };
+    let config = config_of_process(budget.clone(), &["comp_level 0", "max_oneshot 64m"]);
+    let mut driver = Driver::new(config);
+    let fields = [(&b"Accept-Encoding"[..], &b"gzip"[..])];
+    driver.request_head(request_head(b"GET", &fields)).unwrap();
+    let head = response_head(200, Some(length as u64), &[JSON]);
     assert!(matches!(driver.response_head(head), Ok(Step::Hold)));
     driver.piece(&vec![b' '; length]).unwrap();
     match driver.end().unwrap() {

@@ -3,38 +3,17 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::process::wake::{EventLoop, Queue};
-use sszip_core::config::{Config, Directives};
+use sszip_core::cache::process::wake::EventLoop;
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
+use sszip_core::exchange::Asked;
 use sszip_core::mode::Mode;
 
 use crate::driven::{ran, sent, stored, through, End};
+use crate::setup::{call, config, request_head, response_head, JSON};
 
 const ERROR: &str =
     r#""error":{"code":-32005,"message":"too many calls of this method at a time"}}"#;
-
-fn config(lines: &[&str]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    for line in ["enable on"].iter().chain(lines) {
-        let mut words = line.split(' ');
-        let name = words.next().unwrap();
-        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
-    }
-    let config = directives.resolve(Budget::new());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    config.process.shared.event_loop(Arc::new(Queue::default()));
-    Arc::new(config)
-}
-
-fn call(id: u32, method: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":["0x{:064x}",true]}}"#,
-        7
-    )
-}
 
 fn result(id: u32) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"a":1}}}}"#)
@@ -47,13 +26,7 @@ fn denied(id: u32) -> String {
 /// A request, and what is to be done with it.
 fn ask(config: &Arc<Config>, body: &str, waiter: usize) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
-    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
-    let head = RequestHead {
-        method: b"POST",
-        target: b"/",
-        fields: fields.into_iter(),
-    };
-    driver.request_head(head).unwrap();
+    driver.request_head(request_head(b"POST", &[JSON])).unwrap();
     driver.need(BodyLength::Known(body.len() as u64));
     let step = again(&mut driver, body, waiter);
     (driver, step)
@@ -73,18 +46,7 @@ fn again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
 
 /// The client's answer once the node has given that one.
 fn answer(driver: &mut Driver, body: &str) -> String {
-    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
-    let head = ResponseHead {
-        status: 200,
-        content_length: Some(body.len() as u64),
-        fields: fields.into_iter(),
-        delimited: true,
-        now: 0,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    };
+    let head = response_head(200, Some(body.len() as u64), &[JSON]);
     let step = driver.response_head(head).unwrap();
     let got = through(driver, step, [body.as_bytes()], End::Whole);
     stored(driver, 1);

@@ -17,6 +17,7 @@ mod last_job;
 mod limits;
 mod max_answer;
 mod policy;
+mod setup;
 mod split_batches;
 mod ssz_concurrency;
 mod stale;

@@ -4,35 +4,17 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sszip_core::cache::process::wake::Queue;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
+use sszip_core::config::Config;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::ResponseHead;
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent, stored, through, End};
+use crate::driven::{sent, stored, through, End};
+use crate::setup::{self, call, config_of_process, look_up, response_head, JSON};
 
 fn config(lines: &[&str]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    let all = ["enable on", "min_length 0", "max_answer eth_getLogs 1k"];
-    for line in all.iter().chain(lines) {
-        let mut words = line.split(' ');
-        let name = words.next().unwrap();
-        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
-    }
-    let config = directives.resolve(Budget::new());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    config.process.shared.event_loop(Arc::new(Queue::default()));
-    Arc::new(config)
-}
-
-fn call(id: u32, method: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":["0x{:064x}",true]}}"#,
-        7
-    )
+    let all = ["min_length 0", "max_answer eth_getLogs 1k"];
+    setup::config(&[&all, lines].concat())
 }
 
 fn result(id: u32, length: usize) -> String {
@@ -76,31 +58,6 @@ fn no_answer(id: u32) -> String {
     )
 }
 
-fn ask(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
-    let mut driver = Driver::new(Arc::clone(config));
-    let fields = [
-        (&b"Content-Type"[..], &b"application/json"[..]),
-        (b"Accept-Encoding", accepts.as_bytes()),
-    ];
-    let head = RequestHead {
-        method: b"POST",
-        target: b"/",
-        fields: fields.into_iter(),
-    };
-    driver.request_head(head).unwrap();
-    driver.need(BodyLength::Known(body.len() as u64));
-    let asked = Asked {
-        now: 1,
-        coding_allowed: true,
-        ..Asked::default()
-    };
-    let step = driver
-        .look_up(RequestBody::Whole(body.as_bytes()), asked)
-        .unwrap();
-    let step = ran(&mut driver, step);
-    (driver, step)
-}
-
 #[derive(Clone, Copy, Debug)]
 struct How {
     /// The node says how long it is.
@@ -124,21 +81,11 @@ fn answer(driver: &mut Driver, body: &str, how: How) -> Option<String> {
         true => gzip(body.as_bytes()),
         false => body.as_bytes().to_vec(),
     };
-    let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+    let mut fields = vec![JSON];
     if how.coded {
         fields.push((b"Content-Encoding", b"gzip"));
     }
-    let head = ResponseHead {
-        status: how.status,
-        content_length: how.length.then_some(body.len() as u64),
-        fields: fields.into_iter(),
-        delimited: true,
-        now: 0,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    };
+    let head = response_head(how.status, how.length.then_some(body.len() as u64), &fields);
     let step = driver.response_head(head).unwrap();
     let got = through(driver, step, body.chunks(how.piece), End::Whole).unwrap()?;
     stored(driver, 1);
@@ -189,7 +136,7 @@ proptest! {
             true => of_noise(1, bytes),
             false => of_length(1, bytes),
         };
-        let (mut driver, step) = ask(&config, &call(1, "eth_getLogs"), accepts);
+        let (mut driver, step) = look_up(&config, &call(1, "eth_getLogs"), accepts);
         prop_assert!(matches!(step, Step::Forward));
         let how = How { length, coded, piece, status };
         let got = answer(&mut driver, &text, how).unwrap();
@@ -219,7 +166,7 @@ proptest! {
     ) {
         let config = config(&[cache, "method deny debug_*"]);
         if has_stored {
-            let (mut driver, _) = ask(&config, &call(1, "eth_getBlockByHash"), "gzip");
+            let (mut driver, _) = look_up(&config, &call(1, "eth_getBlockByHash"), "gzip");
             answer(&mut driver, &of_length(1, 300), PLAIN);
         }
         let (mut calls, mut answers, mut expected) = (Vec::new(), Vec::new(), Vec::new());
@@ -236,7 +183,7 @@ proptest! {
             calls.push(call(9, "eth_getBlockByHash"));
             expected.push(of_length(1, 300).replace("\"id\":1", "\"id\":9"));
         }
-        let (mut driver, step) = ask(&config, &format!("[{}]", calls.join(",")), accepts);
+        let (mut driver, step) = look_up(&config, &format!("[{}]", calls.join(",")), accepts);
         let gets_block = has_stored && cache == "cache off";
         if gets_block {
             answers.push(expected.last().unwrap().clone());
@@ -268,7 +215,7 @@ fn a_batch_that_can_not_be_held_or_read_has_an_error_for_each() {
     ] {
         for length in [true, false] {
             let config = config(lines);
-            let (mut driver, _) = ask(&config, &calls, "");
+            let (mut driver, _) = look_up(&config, &calls, "");
             let how = How { length, ..PLAIN };
             let got = answer(&mut driver, answers, how);
             if lines == ["memory 1k"] && got.is_none() {
@@ -280,7 +227,7 @@ fn a_batch_that_can_not_be_held_or_read_has_an_error_for_each() {
     }
     // what the node says of all of it, in few words
     let config = config(&[]);
-    let (mut driver, _) = ask(&config, &calls, "");
+    let (mut driver, _) = look_up(&config, &calls, "");
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#;
     assert_eq!(answer(&mut driver, error, PLAIN).unwrap(), error);
 }
@@ -290,32 +237,25 @@ fn what_is_stored_is_no_way_around_it() {
     let long = of_length(1, 3000);
     let open = config(&["cache on", "cache_valid immutable 1h"]);
     let block = |id| call(id, "eth_getBlockByHash");
-    let (mut driver, _) = ask(&open, &block(1), "gzip");
+    let (mut driver, _) = look_up(&open, &block(1), "gzip");
     assert_eq!(answer(&mut driver, &long, PLAIN).unwrap(), long);
     // another place of the same process
-    let mut directives = Directives::default();
-    for (name, value) in [
-        ("enable", &[&b"on"[..]][..]),
-        ("cache", &[b"on"]),
-        ("max_answer", &[b"eth_getBlock*", b"2k"]),
-    ] {
-        directives.set(name, value).unwrap();
-    }
-    let bounded = Arc::new(directives.resolve(open.process.clone()));
+    let lines = ["cache on", "max_answer eth_getBlock* 2k"];
+    let bounded = config_of_process(open.process.clone(), &lines);
     for accepts in ["gzip", ""] {
-        let (driver, step) = ask(&bounded, &block(2), accepts);
+        let (driver, step) = look_up(&bounded, &block(2), accepts);
         assert!(matches!(step, Step::Respond));
         assert_eq!(String::from_utf8(sent(&driver)).unwrap(), too_long(2));
         let exchange = driver.exchange().unwrap();
         assert_eq!((exchange.status(), exchange.mode()), (200, Mode::Denied));
         // a batch asks the node, and says it
-        let (mut driver, step) = ask(&bounded, &format!("[{}]", block(3)), accepts);
+        let (mut driver, step) = look_up(&bounded, &format!("[{}]", block(3)), accepts);
         assert!(matches!(step, Step::ForwardRewritten));
         let answers = format!("[{}]", of_length(3, 3000));
         let got = answer(&mut driver, &answers, PLAIN).unwrap();
         assert_eq!(got, format!("[{}]", too_long(3)));
     }
-    let (driver, _) = ask(&open, &block(4), "");
+    let (driver, _) = look_up(&open, &block(4), "");
     assert_eq!(
         String::from_utf8(sent(&driver)).unwrap(),
         of_length(4, 3000)
@@ -327,7 +267,7 @@ fn what_wants_no_answer_has_none() {
     let config = config(&[]);
     let notification = r#"{"jsonrpc":"2.0","method":"eth_getLogs"}"#;
     for body in [notification.to_owned(), format!("[{notification}]")] {
-        let (mut driver, step) = ask(&config, &body, "");
+        let (mut driver, step) = look_up(&config, &body, "");
         assert!(matches!(step, Step::Forward));
         assert_eq!(answer(&mut driver, "", PLAIN).unwrap(), "");
     }
@@ -336,17 +276,10 @@ fn what_wants_no_answer_has_none() {
 #[test]
 fn a_node_that_goes_away_is_no_long_answer() {
     let config = config(&[]);
-    let (mut driver, _) = ask(&config, &call(1, "eth_getLogs"), "gzip");
+    let (mut driver, _) = look_up(&config, &call(1, "eth_getLogs"), "gzip");
     let head = ResponseHead {
-        status: 200,
-        content_length: None,
-        fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
-        delimited: true,
-        now: 0,
         unbuffered: true,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
+        ..response_head(200, None, &[JSON])
     };
     let step = driver.response_head(head).unwrap();
     assert!(matches!(step, Step::Hold) && driver.next_timer().is_none());
@@ -369,9 +302,9 @@ fn what_is_short_enough_is_stored_as_ever() {
                 coded,
                 ..PLAIN
             };
-            let (mut driver, _) = ask(&config, &block(1), accepts);
+            let (mut driver, _) = look_up(&config, &block(1), accepts);
             assert_eq!(answer(&mut driver, &short, how).unwrap(), short);
-            let (driver, step) = ask(&config, &block(2), "");
+            let (driver, step) = look_up(&config, &block(2), "");
             assert!(matches!(step, Step::Respond), "{accepts} {how:?}");
             assert_eq!(String::from_utf8(sent(&driver)).unwrap(), of_length(2, 900));
         }

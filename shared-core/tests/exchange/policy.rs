@@ -8,24 +8,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
+use sszip_core::exchange::{Asked, RequestHead};
 use sszip_core::mode::Mode;
 
 use crate::driven::{ran, sent, stored, through, End};
-
-fn config(lines: &[(&str, &str)]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    for (name, value) in [("enable", "on")].iter().chain(lines) {
-        let words: Vec<&[u8]> = value.split(' ').map(str::as_bytes).collect();
-        directives.set(name, &words).unwrap();
-    }
-    let config = directives.resolve(Budget::new());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    Arc::new(config)
-}
+use crate::setup::{self, config, response_head};
 
 struct Sent<'a> {
     method: &'a str,
@@ -257,7 +246,7 @@ proptest! {
         rules in prop::sample::select(vec!["deny debug_*", "allow eth_* net_*"]),
         cache in prop::sample::select(vec!["on", "off"]),
     ) {
-        let config = config(&[("method", rules), ("cache", cache), ("batch_max", "4")]);
+        let config = config(&[&format!("method {rules}"), &format!("cache {cache}"), "batch_max 4"]);
         // some of it may be stored
         let stored_call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
         let json = [("Content-Type", "application/json")];
@@ -311,18 +300,7 @@ fn the_other_reader_is_lenient() {
 
 /// The node's answer, which may be stored.
 fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
-    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
-    let head = ResponseHead {
-        status: 200,
-        content_length: Some(body.len() as u64),
-        fields: fields.into_iter(),
-        delimited: true,
-        now: 0,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    };
+    let head = response_head(200, Some(body.len() as u64), &[setup::JSON]);
     let step = driver.response_head(head).unwrap();
     let got = through(&mut driver, step, [body], End::Whole)
         .unwrap()
@@ -344,7 +322,7 @@ fn called(config: &Arc<Config>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
 
 #[test]
 fn without_a_body_nothing_goes_on() {
-    let config = config(&[("method", "deny debug_*")]);
+    let config = config(&["method deny debug_*"]);
     for (is_too_long, status) in [(false, 503), (true, 413)] {
         let mut driver = Driver::new(Arc::clone(&config));
         let fields = JSON
@@ -404,7 +382,7 @@ fn refused_at_head(config: &Arc<Config>, method: &str, target: &str, fields: &st
 
 #[test]
 fn request_is_refused_at_its_head_where_that_decides() {
-    let config = config(&[("method", "deny debug_*"), ("max_oneshot", "1m")]);
+    let config = config(&["method deny debug_*", "max_oneshot 1m"]);
     let allowed = config_with_websocket();
     const JSON: &str = "Content-Type: application/json|";
     for (method, target, fields, status, with_websocket) in [
@@ -493,16 +471,12 @@ fn request_is_refused_at_its_head_where_that_decides() {
 }
 
 fn config_with_websocket() -> Arc<Config> {
-    config(&[
-        ("method", "deny debug_*"),
-        ("max_oneshot", "1m"),
-        ("upgrade", "websocket"),
-    ])
+    config(&["method deny debug_*", "max_oneshot 1m", "upgrade websocket"])
 }
 
 #[test]
 fn switch_to_another_protocol_is_a_bad_gateway() {
-    let rules = [("method", "deny debug_*")];
+    let rules = ["method deny debug_*"];
     for (config, asks, switches_to, passes) in [
         (config(&[]), "h2c", "h2c", true),
         (config(&rules), "", "h2c", false),
@@ -535,17 +509,8 @@ fn switch_to_another_protocol_is_a_bad_gateway() {
             .iter()
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let head = ResponseHead {
-            status: 101,
-            content_length: None,
-            fields,
-            delimited: true,
-            now: 0,
-            unbuffered: false,
-            subrequest: false,
-            coding_allowed: true,
-            host_writes_vary: false,
-        };
+        let fields: Vec<_> = fields.collect();
+        let head = response_head(101, None, &fields);
         let step = driver.response_head(head).unwrap();
         match passes {
             true => assert!(matches!(step, Step::Pass), "{asks} {switches_to}: {step:?}"),
@@ -560,11 +525,7 @@ fn switch_to_another_protocol_is_a_bad_gateway() {
 #[test]
 fn what_is_stored_and_has_to_be_decoded_first_has_the_denied_in_its_place() {
     // nothing that is compressed may be lent decoded
-    let config = config(&[
-        ("method", "deny debug_*"),
-        ("cache", "on"),
-        ("min_length", "0"),
-    ]);
+    let config = config(&["method deny debug_*", "cache on", "min_length 0"]);
     let long = format!(
         r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
         "a".repeat(3_000_000)
@@ -588,7 +549,7 @@ fn what_is_stored_and_has_to_be_decoded_first_has_the_denied_in_its_place() {
 
 #[test]
 fn the_methods_of_a_batch_are_named_once() {
-    let config = config(&[("method", "deny debug_*")]);
+    let config = config(&["method deny debug_*"]);
     let named = |methods: &[&str]| {
         let calls: Vec<_> = methods
             .iter()

@@ -4,18 +4,15 @@
 //! `SSZIP_CASES` is how many batches are tried, `SSZIP_SEED` where they begin.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use sszip_core::cache::process::wake::Queue;
 use sszip_core::cache::stale::Failure;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::ResponseHead;
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent, stored, through, End};
+use crate::driven::{sent, stored, through, End};
+use crate::setup::{config, look_up, response_head, JSON};
 
 const BOUND: usize = 1024;
 
@@ -402,45 +399,6 @@ impl Case {
 const ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"all"},"id":null}"#;
 const PRIMED: &str = r#""stored""#;
 
-fn config(lines: &[&str]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    for line in ["enable on", "min_length 500"].iter().chain(lines) {
-        let mut words = line.split(' ');
-        let name = words.next().unwrap();
-        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        directives.set(name, &values).unwrap();
-    }
-    let config = directives.resolve(Budget::new());
-    config.process.shared.start(1 << 20, 1 << 20, 1);
-    config.process.shared.event_loop(Arc::new(Queue::default()));
-    Arc::new(config)
-}
-
-fn ask(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
-    let mut driver = Driver::new(Arc::clone(config));
-    let fields = [
-        (&b"Content-Type"[..], &b"application/json"[..]),
-        (b"Accept-Encoding", accepts.as_bytes()),
-    ];
-    let head = RequestHead {
-        method: b"POST",
-        target: b"/",
-        fields: fields.into_iter(),
-    };
-    driver.request_head(head).unwrap();
-    driver.need(BodyLength::Known(body.len() as u64));
-    let asked = Asked {
-        now: 1,
-        coding_allowed: true,
-        ..Asked::default()
-    };
-    let step = driver
-        .look_up(RequestBody::Whole(body.as_bytes()), asked)
-        .unwrap();
-    let step = ran(&mut driver, step);
-    (driver, step)
-}
-
 /// What the client gets.
 #[derive(Debug)]
 struct Got {
@@ -451,7 +409,7 @@ struct Got {
 }
 
 fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) -> Option<Got> {
-    let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+    let mut fields = vec![JSON];
     if let Some(coding) = coding {
         fields.push((b"Content-Encoding", coding.as_bytes()));
     }
@@ -460,15 +418,12 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
         _ => case.body().0.len().max(1),
     };
     let head = ResponseHead {
-        status: case.status,
-        content_length: case.length.then_some(announced as u64),
-        fields: fields.into_iter(),
         delimited: case.ending != Ending::Close,
-        now: 0,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
+        ..response_head(
+            case.status,
+            case.length.then_some(announced as u64),
+            &fields,
+        )
     };
     let step = driver.response_head(head).unwrap();
     let end = match case.ending {
@@ -531,9 +486,9 @@ fn errors_of(id: &str, status: u16) -> [String; 2] {
 }
 
 fn try_case(case: &Case) {
-    let config = config(&case.lines);
+    let config = config(&[&["min_length 500"], &case.lines[..]].concat());
     for call in case.calls.iter().filter(|call| call.kind == Kind::Stored) {
-        let (mut driver, _) = ask(&config, &call.text, "gzip");
+        let (mut driver, _) = look_up(&config, &call.text, "gzip");
         let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{PRIMED}}}"#, call.id);
         let plain = Case {
             status: 200,
@@ -546,7 +501,7 @@ fn try_case(case: &Case) {
     }
     let texts: Vec<&str> = case.calls.iter().map(|call| &*call.text).collect();
     let batch = format!("[{}]", texts.join(","));
-    let (mut driver, step) = ask(&config, &batch, case.accepts);
+    let (mut driver, step) = look_up(&config, &batch, case.accepts);
     let stored_or_denied = |call: &Call| match call.kind {
         Kind::Stored => Some(format!(
             r#"{{"jsonrpc":"2.0","id":{},"result":{PRIMED}}}"#,

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use sszip_core::config::{Config, Directives};
+use sszip_core::cache::process::Process;
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
+use sszip_core::exchange::{Asked, Field, RequestHead};
 use sszip_core::mode::Mode;
 
 use crate::driven::{ran, sent, stored, through, End};
+use crate::setup::{self, config_of_process, request_head, response_head};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
 pub(crate) const OCTETS: &str = "application/octet-stream";
@@ -21,18 +22,10 @@ const JSON: &str = "application/json";
 /// So many make more than 4 MiB of JSON.
 pub(crate) const MANY: usize = 110_000;
 
-pub(crate) fn config(concurrency: &str, lines: &[(&str, &str)]) -> Arc<Config> {
-    let mut directives = Directives::default();
-    let always = [
-        ("enable", "on"),
-        ("ssz", "on"),
-        ("ssz_preset", "mainnet"),
-        ("ssz_concurrency", concurrency),
-    ];
-    for (name, value) in always.iter().chain(lines) {
-        directives.set(name, &[value.as_bytes()]).unwrap();
-    }
-    Arc::new(directives.resolve(Budget::new()))
+pub(crate) fn config(concurrency: &str, lines: &[&str]) -> Arc<Config> {
+    let concurrency = format!("ssz_concurrency {concurrency}");
+    let always = ["ssz on", "ssz_preset mainnet", &concurrency];
+    config_of_process(Process::default(), &[&always, lines].concat())
 }
 
 pub(crate) fn value(count: usize) -> Vec<u8> {
@@ -49,44 +42,27 @@ fn octets(count: usize) -> Vec<u8> {
 
 /// Who asks, when the head of the node's answer is there.
 pub(crate) fn asked(config: &Arc<Config>, accept: &str, length: Option<usize>) -> (Driver, Step) {
-    answered(
-        config,
-        accept,
-        length,
-        &[(b"Content-Type", JSON.as_bytes())],
-    )
+    answered(config, accept, length, &[setup::JSON])
 }
 
 fn answered(
     config: &Arc<Config>,
     accept: &str,
     length: Option<usize>,
-    fields: &[(&[u8], &[u8])],
+    fields: &[Field<'_>],
 ) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
+    let accepts = [(&b"Accept"[..], accept.as_bytes())];
     let head = RequestHead {
-        method: b"GET",
         target: TARGET.as_bytes(),
-        fields: [(&b"Accept"[..], accept.as_bytes())].into_iter(),
+        ..request_head(b"GET", &accepts)
     };
     driver.request_head(head).unwrap();
-    let version: (&[u8], &[u8]) = (b"Eth-Consensus-Version", b"electra");
-    let step = driver.response_head(head_of(length, fields.iter().copied().chain([version])));
+    let version: Field<'_> = (b"Eth-Consensus-Version", b"electra");
+    let length = length.map(|length| length as u64);
+    let fields = [fields, &[version]].concat();
+    let step = driver.response_head(response_head(200, length, &fields));
     (driver, step.unwrap())
-}
-
-fn head_of<I>(length: Option<usize>, fields: I) -> ResponseHead<I> {
-    ResponseHead {
-        status: 200,
-        content_length: length.map(|length| length as u64),
-        fields,
-        delimited: true,
-        now: 0,
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    }
 }
 
 fn mode(driver: &Driver) -> Mode {
@@ -154,7 +130,7 @@ fn is_short_one_made(config: &Arc<Config>) {
 
 #[test]
 fn a_place_is_given_back_however_it_ends() {
-    let config = config("1", &[("ssz_hold", "1g")]);
+    let config = config("1", &["ssz_hold 1g"]);
     let json = value(MANY);
     let length = Some(json.len());
     let half = &json[..json.len() / 2];
@@ -264,7 +240,7 @@ fn the_other_way_round() {
 
 #[test]
 fn without_a_limit_there_is_none() {
-    let config = config("off", &[("memory", "1g")]);
+    let config = config("off", &["memory 1g"]);
     let length = Some(5 << 20);
     let all: Vec<_> = (0..40).map(|_| asked(&config, OCTETS, length)).collect();
     assert!(all.iter().all(|(driver, _)| mode(driver) == Mode::Off));
@@ -276,23 +252,15 @@ fn without_a_limit_there_is_none() {
 /// A witness that is stored, and made SSZ of for each hit.
 #[test]
 fn hits_are_made_too() {
-    let lines = [("cache", "on"), ("cache_max_entry", "32m")];
+    let lines = ["cache on", "cache_max_entry 32m"];
     let config = config("1", &lines);
     config.process.shared.start(64 << 20, 64 << 20, 1);
     let code = "ab".repeat(3 << 20);
     let json = format!(r#"{{"jsonrpc":"2.0","id":1,"result":"0x{code}"}}"#);
     let ask = |accept: &str| {
         let mut driver = Driver::new(Arc::clone(&config));
-        let head = RequestHead {
-            method: b"POST",
-            target: b"/",
-            fields: [
-                (&b"Accept"[..], accept.as_bytes()),
-                (b"Content-Type", JSON.as_bytes()),
-            ]
-            .into_iter(),
-        };
-        driver.request_head(head).unwrap();
+        let fields = [(&b"Accept"[..], accept.as_bytes()), setup::JSON];
+        driver.request_head(request_head(b"POST", &fields)).unwrap();
         let hash = "cd".repeat(32);
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"debug_getRawBlock","params":["0x{hash}"]}}"#
@@ -316,8 +284,7 @@ fn hits_are_made_too() {
         if let Step::Respond = step {
             break;
         }
-        let fields = [(&b"Content-Type"[..], JSON.as_bytes())];
-        let head = head_of(Some(json.len()), fields.into_iter());
+        let head = response_head(200, Some(json.len() as u64), &[setup::JSON]);
         let step = driver.response_head(head).unwrap();
         let _ = through(&mut driver, step, [json.as_bytes()], End::Whole).unwrap();
         stored(&mut driver, 1);
@@ -339,32 +306,22 @@ fn hits_are_made_too() {
 /// They have offsets, which are more than the JSON's two characters of digits.
 #[test]
 fn elements_of_no_bytes_are_limited_too() {
-    for (name, most, expected) in [
-        ("ssz_max_size", "1m", Mode::SszLength),
-        ("memory", "1m", Mode::Memory),
+    for (limit, expected) in [
+        ("ssz_max_size 1m", Mode::SszLength),
+        ("memory 1m", Mode::Memory),
     ] {
-        let config = config("1", &[(name, most), ("ssz_hold", "0")]);
+        let config = config("1", &[limit, "ssz_hold 0"]);
         let mut driver = Driver::new(Arc::clone(&config));
-        let head = RequestHead {
-            method: b"POST",
-            target: b"/",
-            fields: [
-                (&b"Accept"[..], OCTETS.as_bytes()),
-                (b"Content-Type", JSON.as_bytes()),
-            ]
-            .into_iter(),
-        };
-        driver.request_head(head).unwrap();
+        let fields = [(&b"Accept"[..], OCTETS.as_bytes()), setup::JSON];
+        driver.request_head(request_head(b"POST", &fields)).unwrap();
         let body =
             br#"{"jsonrpc":"2.0","id":1,"method":"debug_executionWitness","params":["0x1"]}"#;
         let _ = driver.need(BodyLength::Known(body.len() as u64));
         driver
             .look_up(RequestBody::Whole(body), Asked::default())
             .unwrap();
-        let fields = [(&b"Content-Type"[..], JSON.as_bytes())];
-        let step = driver
-            .response_head(head_of(None, fields.into_iter()))
-            .unwrap();
+        let head = response_head(200, None, &[setup::JSON]);
+        let step = driver.response_head(head).unwrap();
         assert!(matches!(step, Step::Hold));
         driver
             .piece(br#"{"jsonrpc":"2.0","id":1,"result":{"state":["0x""#)
@@ -374,9 +331,9 @@ fn elements_of_no_bytes_are_limited_too() {
         for _ in 0..300 {
             driver.piece(&piece).unwrap();
         }
-        assert!(config.process.budget.used() <= 2 << 20, "{name}");
+        assert!(config.process.budget.used() <= 2 << 20, "{limit}");
         let end = driver.end().unwrap();
         assert!(!matches!(ran(&mut driver, end), Step::Fail(_)));
-        assert_eq!(mode(&driver), expected, "{name}");
+        assert_eq!(mode(&driver), expected, "{limit}");
     }
 }

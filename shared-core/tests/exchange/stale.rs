@@ -8,10 +8,10 @@ use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::stale::Failure;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{
-    Asked, EndAction, Exchange, HeadAction, LookUp, RequestHead, ResponseHead,
-};
+use sszip_core::config::Config;
+use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp};
+
+use crate::setup::{body, config, posted, response_head, JSON};
 
 /// For how long after it has expired an answer may be sent, in milliseconds (docs/directives.md).
 const MOST: u64 = 600_000;
@@ -26,17 +26,10 @@ struct Host {
 
 impl Host {
     fn new(words: &str) -> Self {
-        let mut directives = Directives::default();
-        let lines = ["enable on", "cache on", "cache_valid tip 1s"];
-        for line in lines.into_iter().chain(words.split("; ")) {
-            let mut words = line.split(' ');
-            let name = words.next().unwrap();
-            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            directives.set(name, &values).unwrap();
-        }
-        let process = Process::default();
-        process.shared.start(1 << 20, 1 << 20, 1);
-        let config = Arc::new(directives.resolve(process.clone()));
+        let lines = ["cache on", "cache_valid tip 1s"].into_iter();
+        let lines: Vec<_> = lines.chain(words.split("; ")).collect();
+        let config = config(&lines);
+        let process = config.process.clone();
         Self { config, process }
     }
 
@@ -49,15 +42,7 @@ impl Host {
     }
 
     fn asks(&self, now: u64, waiter: usize, bypass: bool, never_anew: bool) -> (Exchange, LookUp) {
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
-        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
-        exchange
-            .request_head(RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: fields.into_iter(),
-            })
-            .unwrap();
+        let mut exchange = posted(&self.config, &[JSON]);
         let found = exchange
             .look_up(Asked {
                 body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
@@ -74,19 +59,8 @@ impl Host {
 }
 
 fn head(exchange: &mut Exchange, status: u16) -> HeadAction {
-    let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
     exchange
-        .response_head(ResponseHead {
-            status,
-            content_length: None,
-            fields: fields.into_iter(),
-            delimited: true,
-            unbuffered: false,
-            subrequest: false,
-            coding_allowed: true,
-            host_writes_vary: false,
-            now: 0,
-        })
+        .response_head(response_head(status, None, &[JSON]))
         .unwrap()
 }
 
@@ -105,8 +79,7 @@ fn publish(mut exchange: Exchange, body: &str, now: u64) {
 
 /// The result in a stored answer.
 fn given(exchange: &Exchange) -> u64 {
-    let body: Vec<u8> = exchange.body().flatten().copied().collect();
-    let text = String::from_utf8(body).unwrap();
+    let text = String::from_utf8(body(exchange)).unwrap();
     let (_, result) = text.split_once(r#""result":"#).unwrap();
     result.trim_end_matches('}').parse().unwrap()
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{
-    Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
-};
+use sszip_core::config::Config;
+use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction};
 
+use crate::setup::{body, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
 /// Longer than what is read at once, and than what an event loop waits for.
@@ -22,13 +21,9 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let mut directives = Directives::default();
-        for (name, value) in [("enable", "on"), ("cache", "on")] {
-            directives.set(name, &[value.as_bytes()]).unwrap();
-        }
         let process = Process::default();
         process.shared.start(32 << 20, 32 << 20, 1);
-        let config = Arc::new(directives.resolve(process.clone()));
+        let config = config_of_process(process.clone(), &["cache on"]);
         Self { config, process }
     }
 
@@ -37,38 +32,16 @@ impl Host {
     }
 
     fn look_up(&self, body: &str, gzip: bool, waiter: Option<usize>) -> (Exchange, LookUp) {
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
         let coding: &[u8] = if gzip { b"gzip" } else { b"identity" };
-        let fields: [(&[u8], &[u8]); 2] = [
-            (b"Content-Type", b"application/json"),
-            (b"Accept-Encoding", coding),
-        ];
-        exchange
-            .request_head(RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: fields.into_iter(),
-            })
-            .unwrap();
+        let mut exchange = posted(&self.config, &[JSON, (b"Accept-Encoding", coding)]);
         let found = look_up_again(&mut exchange, body, waiter);
         (exchange, found)
     }
 
     /// The node answers, the client gets that, and it is stored.
     fn answered(&self, mut exchange: Exchange, answer: &[u8]) {
-        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
         let action = exchange
-            .response_head(ResponseHead {
-                status: 200,
-                content_length: Some(answer.len() as u64),
-                fields: fields.into_iter(),
-                now: 0,
-                delimited: true,
-                unbuffered: false,
-                subrequest: false,
-                coding_allowed: true,
-                host_writes_vary: false,
-            })
+            .response_head(response_head(200, Some(answer.len() as u64), &[JSON]))
             .unwrap();
         match action {
             HeadAction::Hold => {
@@ -112,7 +85,7 @@ fn look_up_again(exchange: &mut Exchange, body: &str, waiter: Option<usize>) -> 
 }
 
 fn sent(exchange: &Exchange) -> Vec<u8> {
-    let body: Vec<u8> = exchange.body().flatten().copied().collect();
+    let body = body(exchange);
     let mut edits = exchange.head_edits().iter();
     let length = body.len().to_string().into_bytes();
     assert!(exchange

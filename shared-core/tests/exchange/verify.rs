@@ -7,10 +7,10 @@ use sszip_core::cache::process::verified::Verdict;
 use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{
-    Asked, Exchange, HeadAction, HeadEdit, LookUp, RequestHead, ResponseHead,
-};
+use sszip_core::config::Config;
+use sszip_core::exchange::{Asked, Exchange, HeadAction, HeadEdit, LookUp};
+
+use crate::setup::{config, posted, response_head, JSON};
 
 struct Host {
     config: Arc<Config>,
@@ -22,17 +22,8 @@ const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#;
 
 impl Host {
     fn new(verify: &str) -> Self {
-        let mut directives = Directives::default();
-        let lines = ["enable on", "cache on", "cache_valid tip 1h", verify];
-        for line in lines {
-            let mut words = line.split(' ');
-            let name = words.next().unwrap();
-            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            directives.set(name, &values).unwrap();
-        }
-        let process = Process::default();
-        process.shared.start(1 << 20, 1 << 20, 1);
-        let config = Arc::new(directives.resolve(process.clone()));
+        let config = config(&["cache on", "cache_valid tip 1h", verify]);
+        let process = config.process.clone();
         Self { config, process }
     }
 
@@ -41,16 +32,9 @@ impl Host {
     }
 
     fn ask_coded(&self, body: &[u8], coding: Option<&str>, never_anew: bool) -> (Exchange, LookUp) {
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
-        let mut fields: Vec<(&[u8], &[u8])> = vec![(b"Content-Type", b"application/json")];
+        let mut fields = vec![JSON];
         fields.extend(coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes())));
-        exchange
-            .request_head(RequestHead {
-                method: b"POST",
-                target: b"/",
-                fields: fields.into_iter(),
-            })
-            .unwrap();
+        let mut exchange = posted(&self.config, &fields);
         let found = exchange
             .look_up(Asked {
                 body,
@@ -86,19 +70,8 @@ impl Host {
 }
 
 fn answer(mut exchange: Exchange, status: u16, result: &str) {
-    let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
     let action = exchange
-        .response_head(ResponseHead {
-            status,
-            content_length: None,
-            fields: fields.into_iter(),
-            delimited: true,
-            unbuffered: false,
-            subrequest: false,
-            coding_allowed: true,
-            host_writes_vary: false,
-            now: 0,
-        })
+        .response_head(response_head(status, None, &[JSON]))
         .unwrap();
     if action != HeadAction::Tee {
         return;

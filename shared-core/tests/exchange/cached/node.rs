@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use serde_json::{json, Value};
 use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
+use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction};
 use sszip_core::gzip::stream::Flush;
 
 use super::steps::{Answer, Outcome, CALLS};
 use super::world::{Open, World};
+use crate::setup::response_head;
 use crate::support::gunzip;
 
 impl World {
@@ -34,17 +35,11 @@ impl World {
         }
         let action = open
             .exchange
-            .response_head(ResponseHead {
+            .response_head(response_head(
                 status,
-                content_length: how.declared.then_some(body.len() as u64),
-                fields: fields.into_iter(),
-                delimited: true,
-                unbuffered: false,
-                subrequest: false,
-                coding_allowed: true,
-                host_writes_vary: false,
-                now: 0,
-            })
+                how.declared.then_some(body.len() as u64),
+                &fields,
+            ))
             .unwrap();
         let pieces = match how.outcome {
             Outcome::Cut => &body[..body.len() / 2],

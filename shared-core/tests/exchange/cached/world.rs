@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Need};
 use sszip_core::exchange::{Asked, Exchange, Fill, LookUp, RequestHead};
 
 use super::steps::{Answer, Caller, Outcome, Question, Step, CALLS, IDS};
+use crate::setup::config_of_process;
 
 pub struct Open {
     pub number: usize,
@@ -47,23 +48,20 @@ pub struct World {
 
 impl World {
     pub fn new(policy: &'static str) -> Self {
-        let mut directives = Directives::default();
-        for (name, value) in [
-            ("enable", "on"),
-            ("cache", "on"),
-            ("min_length", "200"),
-            ("hold", "1k"),
-            ("cache_credentials", policy),
-            ("batch_max", "4"),
-        ] {
-            directives.set(name, &[value.as_bytes()]).unwrap();
-        }
+        let credentials = format!("cache_credentials {policy}");
+        let lines = [
+            "cache on",
+            "min_length 200",
+            "hold 1k",
+            &credentials,
+            "batch_max 4",
+        ];
         let process = Process::default();
         let woken = Arc::new(Queue::default());
         process.shared.event_loop(woken.clone());
         process.shared.start(4 << 20, 4 << 20, 1);
         Self {
-            config: Arc::new(directives.resolve(process.clone())),
+            config: config_of_process(process.clone(), &lines),
             process,
             woken,
             policy,

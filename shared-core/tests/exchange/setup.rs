@@ -1,0 +1,111 @@
+//! Configurations, heads and requests that tests of the exchange begin with.
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::wake::Queue;
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
+use sszip_core::exchange::{Asked, Exchange, Field, RequestHead, ResponseHead};
+
+use crate::driven::ran;
+
+pub const JSON: Field<'static> = (b"Content-Type", b"application/json");
+
+/// Configuration of `process` with `enable on` and these directives, each a line of its name
+/// and words.
+pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<Config> {
+    let mut directives = Directives::default();
+    for line in ["enable on"].iter().chain(lines) {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives.set(name, &values).unwrap();
+    }
+    Arc::new(directives.resolve(process))
+}
+
+/// Configuration of a new process that stores up to 1 MiB, and the queue of its event loop.
+pub fn config_and_queue(lines: &[&str]) -> (Arc<Config>, Arc<Queue>) {
+    let config = config_of_process(Process::default(), lines);
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    let queue = Arc::new(Queue::default());
+    config.process.shared.event_loop(queue.clone());
+    (config, queue)
+}
+
+/// Configuration of a new process that stores up to 1 MiB.
+pub fn config(lines: &[&str]) -> Arc<Config> {
+    config_and_queue(lines).0
+}
+
+/// Request head of a method without a target.
+pub fn request_head<'a>(
+    method: &'a [u8],
+    fields: &'a [Field<'a>],
+) -> RequestHead<'a, impl Iterator<Item = Field<'a>> + Clone> {
+    RequestHead {
+        method,
+        target: b"/",
+        fields: fields.iter().copied(),
+    }
+}
+
+/// Response head that a host passes on as it came.
+pub fn response_head<'a>(
+    status: u16,
+    content_length: Option<u64>,
+    fields: &'a [Field<'a>],
+) -> ResponseHead<impl Iterator<Item = Field<'a>> + Clone + 'a> {
+    ResponseHead {
+        status,
+        content_length,
+        fields: fields.iter().copied(),
+        delimited: true,
+        now: 0,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    }
+}
+
+/// Exchange of a POST with these header fields.
+pub fn posted(config: &Arc<Config>, fields: &[Field<'_>]) -> Exchange {
+    let mut exchange = Exchange::new(Arc::clone(config));
+    exchange
+        .request_head(request_head(b"POST", fields))
+        .unwrap();
+    exchange
+}
+
+/// Driver of a request whose client accepts these codings, and the step after its look-up.
+pub fn look_up(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
+    driver.request_head(request_head(b"POST", &fields)).unwrap();
+    driver.need(BodyLength::Known(body.len() as u64));
+    let asked = Asked {
+        now: 1,
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let step = driver
+        .look_up(RequestBody::Whole(body.as_bytes()), asked)
+        .unwrap();
+    let step = ran(&mut driver, step);
+    (driver, step)
+}
+
+/// JSON-RPC call that names a block by its hash.
+pub fn call(id: u32, method: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":["0x{:064x}",true]}}"#,
+        7
+    )
+}
+
+/// Body that is sent, in one piece.
+pub fn body(exchange: &Exchange) -> Vec<u8> {
+    exchange.body().flatten().copied().collect()
+}
