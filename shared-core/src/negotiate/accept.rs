@@ -186,4 +186,20 @@ mod tests {
                     application/octet-stream;q=0.8";
         assert_eq!(wish(&[line]), Wish::Ssz);
     }
+
+    #[test]
+    fn repeated_type_of_one_weight_keeps_its_first_place() {
+        for (line, expected) in [
+            (
+                "application/json, application/octet-stream, application/json",
+                Wish::Json,
+            ),
+            (
+                "application/octet-stream, application/json, application/octet-stream",
+                Wish::Ssz,
+            ),
+        ] {
+            assert_eq!(wish(&[line]), expected, "{line}");
+        }
+    }
 }
