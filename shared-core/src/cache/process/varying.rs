@@ -136,7 +136,7 @@ fn with(known: Option<&str>, learnt: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Learnt, Varying, MOST_PLACES};
+    use super::{Learnt, Varying, MOST_NAMES, MOST_PLACES};
     use crate::cache::scope::tests::{fields, scope};
 
     #[test]
@@ -241,5 +241,13 @@ mod tests {
         let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
         let learnt = Varying::default().learn(&scope(&["here"]), &names);
         assert_eq!(learnt, Learnt::TooMany);
+    }
+
+    #[test]
+    fn names_are_learnt_up_to_their_longest_length() {
+        let learn = |length| Varying::default().learn(&scope(&["here"]), &["x".repeat(length)]);
+        let longest = Learnt::New("x".repeat(MOST_NAMES).into());
+        assert_eq!(learn(MOST_NAMES), longest);
+        assert_eq!(learn(MOST_NAMES + 1), Learnt::TooMany);
     }
 }
