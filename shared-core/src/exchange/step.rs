@@ -177,3 +177,92 @@ pub(super) fn stored(mut fill: Box<Fill>, now: u64) -> Option<Job> {
     });
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use super::{Job, Step, Work};
+    use crate::config::Directives;
+    use crate::exchange::drive::{BodyLength, Driver, RequestBody};
+    use crate::exchange::transitions::State;
+    use crate::exchange::{Asked, Exchange, Field, RequestHead, ResponseHead};
+    use crate::memory::Budget;
+    use crate::mode::Mode;
+
+    const JSON: Field<'static> = (b"Content-Type", b"application/json");
+
+    /// Exchange whose response, with these header fields, waits for the coder.
+    fn before_coding(most: Option<&[u8]>, fields: &[Field<'_>], body: &[u8]) -> Box<Exchange> {
+        let mut directives = Directives::default();
+        directives.set("enable", &[b"on"]).unwrap();
+        if let Some(most) = most {
+            directives.set("max_answer", &[b"eth_*", most]).unwrap();
+        }
+        let mut driver = Driver::new(Arc::new(directives.resolve(Budget::new())));
+        let head = RequestHead {
+            method: b"POST",
+            target: b"/",
+            fields: [JSON, (b"Accept-Encoding", b"gzip")].into_iter(),
+        };
+        driver.request_head(head).unwrap();
+        let call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getLogs"}"#;
+        driver.need(BodyLength::Known(call.len() as u64));
+        let asked = Asked {
+            coding_allowed: true,
+            ..Asked::default()
+        };
+        driver.look_up(RequestBody::Whole(call), asked).unwrap();
+        let head = ResponseHead {
+            status: 200,
+            content_length: Some(body.len() as u64),
+            fields: fields.iter().copied(),
+            delimited: true,
+            now: 0,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+        };
+        assert!(matches!(driver.response_head(head), Ok(Step::Hold)));
+        driver.piece(body).unwrap();
+        match driver.end().unwrap() {
+            Step::OffLoop(Job(Work::Answer(exchange))) => exchange,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn body(exchange: &Exchange) -> Vec<u8> {
+        exchange.body().flatten().copied().collect()
+    }
+
+    #[test]
+    fn response_whose_coder_fails_is_sent_as_it_came_if_it_is_short_enough() {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
+            "a".repeat(2 << 20)
+        );
+        for most in [None, Some(&b"3m"[..])] {
+            let mut exchange = before_coding(most, &[JSON], text.as_bytes());
+            exchange.give_up(Mode::Failed).unwrap();
+            let state = (exchange.state(), exchange.mode());
+            assert_eq!(state, (State::Ready, Mode::Failed), "{most:?}");
+            assert!(body(&exchange) == text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn compressed_response_whose_length_could_not_be_measured_is_an_error() {
+        let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        coder.write_all(&vec![b' '; 8 << 20]).unwrap();
+        let fields = [JSON, (b"Content-Encoding", b"gzip")];
+        let coded = coder.finish().unwrap();
+        let mut exchange = before_coding(Some(b"3m"), &fields, &coded);
+        exchange.give_up(Mode::Failed).unwrap();
+        let state = (exchange.state(), exchange.mode());
+        assert_eq!(state, (State::Ready, Mode::Denied));
+        let error = body(&exchange);
+        assert!(error.windows(6).any(|it| it == b"-32005"), "{error:?}");
+    }
+}
