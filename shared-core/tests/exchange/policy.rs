@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
@@ -276,7 +276,8 @@ proptest! {
         } else {
             let answer = self::sent(&driver);
             if !answer.is_empty() {
-                let _: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+                // an id may be a number beyond any type
+                let _: IgnoredAny = serde_json::from_slice(&answer).unwrap();
             }
             driver.tally(None);
         }
