@@ -245,3 +245,30 @@ def test_what_was_counted_outlives_workers(start_nginx, origin):
     nginx.reload()
     nginx.post("/", call("eth_chainId"))
     assert told(nginx)["requests"] == 2
+
+
+def test_gauges_count_no_worker_that_has_ended(start_nginx, origin):
+    """After a reload, and after a worker that was killed."""
+    path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;"
+    nginx = start_nginx(path + CONFIG.replace(" reuseport", ""), workers=2)
+    nginx.expect("exited on signal 9")
+    origin.answers(Node(RESULTS))
+
+    def gauges():
+        # a worker shows what it has with its requests
+        for number in range(4):
+            nginx.post("/", block(number))
+        now = metrics(nginx)
+        return now["sszip_owner_links",], now["sszip_cache_memory_entries",]
+
+    def is_settled():
+        links, entries = gauges()
+        return links == 2 and 0 < entries <= 8
+
+    wait_until_linked(nginx)
+    nginx.wait_for(is_settled, "both workers to show their links and entries")
+    for end in (nginx.reload, lambda: nginx.kill(nginx.workers()[0])):
+        end()
+        nginx.wait_for(lambda: nginx.all_workers() == nginx.workers(), "workers of before to be gone")
+        wait_until_linked(nginx)
+        nginx.wait_for(is_settled, "workers that there are to be counted, and no others")
