@@ -8,147 +8,16 @@ import time
 import pytest
 
 from harness import client
-from harness.chain import ADDRESS, Chain, calls_for_transactions
+from harness.chain import ADDRESS, calls_for_transactions
 from harness.client import request_bytes
-from harness.nginx import Nginx
-from harness.owner import owner_of, wait_until_linked
+from harness.owner import wait_until_linked
 from harness.rpc import call
+from harness.stands import Stand, hit
 from test_store_life import end
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
 ]
-
-# Long enough that nothing expires: what goes has been taken away.
-CONFIG = """
-sszip on;
-sszip_cache on;
-sszip_cache_path @prefix@/cache max_size=64m memory=32m;
-sszip_cache_memory 16m;
-sszip_cache_valid immutable 1h;
-sszip_cache_valid unfinalized 1h;
-sszip_cache_valid tip 1h;
-sszip_cache_valid nothing 1h;
-sszip_cache_namespace main;
-%(more)s
-proxy_http_version 1.1;
-server {
-    listen 127.0.0.1:@port@ reuseport;
-    add_header X-Key $sszip_cache_key;
-    location / { sszip_cache_head %(head)s; proxy_pass http://%(node)s; }
-    location = /purge { sszip_cache_purge on; }
-    location = /sszip-status { sszip_status on; }
-}
-"""
-
-
-def hit(response):
-    return "; hit" in (response.header("Cache-Status") or "")
-
-
-class Stand:
-    """An nginx in front of a chain that it follows."""
-
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more="", methods=(), times=""):
-        self.chain = Chain(*arguments)
-        head = head % self.chain.address if "%s" in head else head
-        more += "".join(f"sszip_cache_method {method};\n" for method in methods)
-        config = CONFIG % {"head": head, "node": self.chain.address, "more": more}
-        self.nginx = Nginx(config, workers=workers, environment={"SSZIP_TIMES": times})
-
-    def __enter__(self):
-        self.nginx.start()
-        wait_until_linked(self.nginx)
-        self.follows()
-        return self
-
-    def __exit__(self, kind, *_):
-        try:
-            self.nginx.stop()
-        finally:
-            self.chain.stop()
-
-    @property
-    def store_owner(self):
-        """A client of the store's owner."""
-        return owner_of(self.nginx)
-
-    @property
-    def status(self):
-        """What the owner says of the chain."""
-        (chain,) = self.store_owner.status()["chains"]
-        return chain
-
-    def follows(self, state="following", wait_for_workers=True):
-        def does():
-            said = self.status
-            if said["state"] != state:
-                return False
-            return state != "following" or said["head"] == self.chain.state["served_head"]["number"]
-
-        self.nginx.wait_for(does, f"{state}, and it is {self.status}")
-        if wait_for_workers:
-            self.wait_for_workers()
-
-    def wait_for_workers(self):
-        """Waits until all workers have handled what the owner has sent so far: a purge, here of
-        a key that nothing has, is over when each has confirmed it, in the order of its events."""
-        self.store_owner.purge(key="0" * 64)
-
-    def wait_for_final(self, number):
-        self.nginx.wait_for(lambda: self.status["final"] == number, f"block {number} to be final")
-        self.wait_for_workers()
-
-    def hold(self, method):
-        """The node holds answers to this method back."""
-        self.chain.do({"hold": {"method": method, "ms": 600_000}})
-
-    def release(self, method):
-        self.chain.do({"hold": {"method": method, "ms": 0}})
-
-    def change(self, *commands, state="following", wait_for_workers=True):
-        before = self.status["reorgs"]
-        self.chain.do(*commands)
-        reorgs = [command["reorg"] for command in commands if "reorg" in command]
-        # a shorter branch is believed when it has lasted: see follows()
-        if any(reorg["length"] >= reorg["depth"] for reorg in reorgs):
-            self.nginx.wait_for(lambda: self.status["reorgs"] > before, "a reorganisation to be seen")
-        self.follows(state, wait_for_workers)
-
-    def ask(self, body, accept="gzip"):
-        headers = [("Content-Type", "application/json"), ("Accept-Encoding", accept)]
-        response = client.fetch(self.nginx.port, "/", method="POST", headers=headers, body=body)
-        assert response.status == 200, response.body
-        return response
-
-    def page(self, target):
-        response = client.fetch(self.nginx.port, target)
-        assert response.status == 200, response.body
-        return response
-
-    def result(self, body):
-        said = json.loads(self.ask(body).decoded)
-        return said.get("result", said.get("error"))
-
-    def class_of(self, body):
-        """What it is stored as; None: it is not."""
-        owner = self.store_owner
-        began = time.monotonic()
-        while True:
-            response = self.ask(body)
-            status, fields, _ = owner.request("GET", f"/v1/entries/{response.header('X-Key')}")
-            if status == 200:
-                return fields["sszip-class"]
-            # a worker sends the owner what it has when there is time
-            if time.monotonic() > began + (30 if hit(response) else 0.4):
-                return None
-            time.sleep(0.02)
-
-    def is_right(self, bodies):
-        for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
-            said = self.result(body)
-            assert said == honest, f"the answer to {body} is not the node's"
-
 
 def test_it_is_told_how_a_chain_goes():
     with Stand() as stand:

@@ -12,7 +12,8 @@ import pytest
 from harness.chain import calls_for_transactions
 from harness.owner import wait_until_linked
 from harness.rpc import call
-from test_chain import TIP, Stand, at
+from harness.stands import Stand
+from test_chain import TIP, at
 from test_store_life import kill_manager
 from tiers import seeds
 

@@ -7,8 +7,8 @@ import pytest
 
 from harness.chain import ADDRESS, Chain, calls_for_transactions
 from harness.rpc import call
+from harness.stands import Stand, hit
 from harness.watch import wait_for_followers
-from test_chain import Stand, hit
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),

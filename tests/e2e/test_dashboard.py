@@ -11,7 +11,7 @@ import pytest
 from harness.prometheus import Prometheus, promtool
 from harness.rpc import call
 from harness.specified import cache_directory
-from test_chain import Stand
+from harness.stands import Stand
 
 # for pytest, which looks for it here
 __all__ = ["cache_directory"]

@@ -12,6 +12,7 @@ from harness import client
 from harness.chain import Chain
 from harness.envoy import Envoy, address, cluster, route
 from harness.owner import Client
+from harness.stands import EnvoyStand
 from test_chain import (
     test_a_late_answer_from_before_a_reorganisation_is_not_kept as a_late_answer,
 )
@@ -33,37 +34,10 @@ from test_store_life import wait_until_linked
 from tiers import seeds
 
 
-class Stand(test_chain.Stand):
-    """As nginx's, with the host that is Envoy in nginx's place."""
-
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=(), times=""):
-        assert not more
-        self.chain = Chain(*arguments)
-        head = head % self.chain.address if "%s" in head else head
-        settings = {
-            "cache": True,
-            "cache_path": "@prefix@/cache max_size=64m memory=32m",
-            "cache_memory": "16m",
-            "cache_valid": ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"],
-            "cache_namespace": "main",
-            "cache_head": head,
-            **({"cache_method": list(methods)} if methods else {}),
-        }
-        self.nginx = Envoy(
-            [route("/purge", {"cache_purge": True}), route("/")],
-            settings=settings,
-            workers=workers,
-            environment={"SSZIP_TIMES": times},
-            clusters=[cluster("node", address(self.chain.port))],
-        )
-        # what the owner says of a node that is down, or syncing
-        self.nginx.expect("finality unknown")
-
-
 @pytest.fixture(autouse=True)
 def on_envoy(monkeypatch):
-    monkeypatch.setattr(test_chain, "Stand", Stand)
-    monkeypatch.setattr(test_chain_model, "Stand", Stand)
+    monkeypatch.setattr(test_chain, "Stand", EnvoyStand)
+    monkeypatch.setattr(test_chain_model, "Stand", EnvoyStand)
 
 
 @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4), (8, 8)])

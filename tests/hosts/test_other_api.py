@@ -1,0 +1,24 @@
+"""A namespace follows one API, and is asked for answers of the other."""
+
+import pytest
+
+from harness import other_api
+from harness.stands import WORKERS, stand_of_host
+from harness.status import told
+
+pytestmark = pytest.mark.once("the core decides, one library for every nginx")
+
+
+@pytest.mark.parametrize("followed", other_api.FOLLOWED)
+def test_answers_at_the_head_of_the_other_api_are_not_stored(host, followed):
+    with stand_of_host(host, interval="100ms", api=followed) as stand:
+
+        def reasons():
+            """How often each reason was counted."""
+            if host == "nginx":
+                return told(stand.nginx, "/sszip-status")["reasons"]
+            found = stand.nginx.stats(r"cache\.reason\.")
+            return {name.rpartition("cache.reason.")[2]: count for name, count in found.items()}
+
+        # Envoy's module is one process with one log line
+        other_api.judge(stand, followed, reasons, workers=1 if host == "native" else WORKERS)
