@@ -87,10 +87,11 @@ lint: setup ## format, lints, C style
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src
+	$(PYTHON) scripts/check-words
 	shellcheck --external-sources \
 		$$(git grep -lE '^#!.*[/ ](ba)?sh$$') scripts/lib.sh
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
-		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations
+		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words
 
 check: lint ## ... and WebAssembly, fuzz targets, dependencies' licences
 	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
