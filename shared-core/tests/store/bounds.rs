@@ -121,8 +121,13 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
         put_noise(&store, 2_000_000 + n, 20_000, class(n));
     }
     store.flush().unwrap();
-    let used = du(&config.path);
-    assert!(used <= smaller.max_size / 4 * 5, "{used} bytes");
+    // RocksDB removes the files of tables that were dropped in the background
+    let began = Instant::now();
+    while du(&config.path) > smaller.max_size / 4 * 5 {
+        let used = du(&config.path);
+        assert!(began.elapsed() < Duration::from_secs(300), "{used} bytes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -149,7 +154,8 @@ fn a_class_that_grows_takes_its_share_back() {
             put_noise(&store, n, 20_000, class);
             if n.is_multiple_of(16) {
                 let used = du(&config.path);
-                assert!(used <= config.max_size / 4 * 5, "{used} bytes, {n}");
+                let most = config.max_size / 4 * 5 + config.memory();
+                assert!(used <= most, "{used} bytes, {n}");
             }
         }
         store.flush().unwrap();
