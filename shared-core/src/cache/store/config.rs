@@ -104,7 +104,7 @@ impl Config {
     /// The longest table that others are joined to, in bytes. A look-up asks each
     /// table's filter, and each is an open file, so that a store is to have some
     /// hundred of them, however large it is: eight neighbours of about one size are
-    /// joined unless they would be longer than this (docs/decisions/118).
+    /// joined unless they would be longer than this (docs/decisions/014).
     pub fn joined(&self) -> u64 {
         self.max_size / 40
     }
