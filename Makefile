@@ -91,7 +91,7 @@ lint: setup ## format, lints, C style
 	shellcheck --external-sources \
 		$$(git grep -lE '^#!.*[/ ](ba)?sh$$') scripts/lib.sh
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
-		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words
+		tests loadtest scripts/tests scripts/nginx-style scripts/beacon-operations scripts/check-words scripts/decisions
 
 check: lint ## ... and WebAssembly, fuzz targets, dependencies' licences
 	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
