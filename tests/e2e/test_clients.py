@@ -28,7 +28,10 @@ server {
 }
 """
 
-pytestmark = pytest.mark.once("what a client makes of SSZ is the same behind each nginx")
+pytestmark = [
+    pytest.mark.once("what a client makes of SSZ is the same behind each nginx"),
+    pytest.mark.thorough("SSZ is compared with the specifications and Lodestar in `make ssz`"),
+]
 
 HASH = "0x" + "11" * 32
 

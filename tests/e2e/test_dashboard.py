@@ -55,6 +55,7 @@ def prometheus(cache_directory):
         yield it
 
 
+@pytest.mark.thorough("names and alerts of the dashboard are in `make test`")
 def test_each_query_has_a_value(prometheus):
     missing, seen = [], 0
     for title, expression in queries():
@@ -68,6 +69,7 @@ def test_each_query_has_a_value(prometheus):
     assert seen > 35 and not missing
 
 
+@pytest.mark.thorough("names and alerts of the dashboard are in `make test`")
 def test_they_say_what_was_done(prometheus):
     """The first panel of a title, the row of all."""
     titles = {}

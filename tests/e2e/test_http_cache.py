@@ -17,6 +17,7 @@ from harness.nginx import free_port
 
 pytestmark = [
     pytest.mark.once("what is stored, and for how long, is the core's decision; the suite waits for minutes"),
+    pytest.mark.thorough("rows of the parity table and tests of freshness state the same rules"),
 ]
 
 RUNNER = Path(__file__).parent / "harness" / "http-cache-tests.mjs"

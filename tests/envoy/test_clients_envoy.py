@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 HOSTS = ("native", "wasm")
+pytestmark = pytest.mark.thorough("SSZ is compared with the specifications and Lodestar in `make ssz`")
 SETTINGS = {"ssz": True, "ssz_request": "always", "cache": True}
 
 

@@ -3,6 +3,8 @@ Envoy's does too, and what Envoy's own cache does right as well."""
 
 import json
 
+import pytest
+
 from harness.envoy import address, cluster, filter, route, typed
 from harness.nginx import Nginx
 from harness.sandbox import Sandboxed
@@ -36,6 +38,7 @@ WASM = ("304-etag-update-response-", "304-lm-use-stored-", "conditional-etag-", 
         "cc-resp-must-revalidate-stale")  # fmt: skip
 
 
+@pytest.mark.thorough("rows of the parity table and tests of freshness state the same rules")
 def test_no_worse_than_on_nginx_and_than_envoys_own(start_envoy, suite, cases):
     routes = [route("/", None, "cases")]
     nodes = [cluster("cases", address(cases), requests=0)]

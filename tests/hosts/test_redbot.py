@@ -5,7 +5,10 @@ import pytest
 
 from harness import linting
 
-pytestmark = pytest.mark.once("responses of the core are judged")
+pytestmark = [
+    pytest.mark.once("responses of the core are judged"),
+    pytest.mark.thorough("the rows of the parity table state what REDbot would report"),
+]
 
 PLACES = {"/held/": {}, "/at-once/": {"hold": "0"}, "/cached/": {"cache": True}}
 SETTINGS = {"types": "application/json text/html application/octet-stream", "ssz": True, "ssz_preset": "mainnet"}
