@@ -99,6 +99,8 @@ def test_inside_what_others_have(nginx, origin):
             nginx.reload()
     assert not load.faults, load.faults[:3]
     assert load.answered > 20
+    # a worker that is not linked to the new owner yet stores nothing
+    wait_until_linked(nginx)
     for number in NUMBERS:
         assert asked_by_curl(nginx, number) == [json.loads(RESULT)] * 8
     response = client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=block())

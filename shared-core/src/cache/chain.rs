@@ -210,19 +210,19 @@ impl State {
                     false => self.shown.retain(|shown| shown.height > height),
                 }
                 if is_lower || height >= self.seen || is_new && !self.is_patient() {
+                    if height < self.seen {
+                        // Responses that were fetched until now have the height of a block that is gone,
+                        // and would hold until there is another block of that height.
+                        self.replaced(height.saturating_add(1));
+                    }
                     self.seen = height;
                     self.unconfirmed = 0;
                 }
             }
             Move::Reorg { from } => {
-                self.begin_epoch();
+                self.replaced(from);
                 // the same heights are other blocks
                 self.shown.clear();
-                if self.reorgs.len() == MOST_REORGS {
-                    let (epoch, _) = self.reorgs.remove(0);
-                    self.since = epoch;
-                }
-                self.reorgs.push((self.epoch, from));
             }
             Move::Final(height) => self.last_final = height,
             Move::Broken { .. } => {}
@@ -246,6 +246,17 @@ impl State {
             self.begin_epoch();
         }
         is_news
+    }
+
+    /// The blocks from that height on are others, or gone: a new epoch begins, in which nothing that
+    /// depends on them holds, nor anything about the head.
+    fn replaced(&mut self, from: u64) {
+        self.begin_epoch();
+        if self.reorgs.len() == MOST_REORGS {
+            let (epoch, _) = self.reorgs.remove(0);
+            self.since = epoch;
+        }
+        self.reorgs.push((self.epoch, from));
     }
 
     /// What was true of the head before does not hold any more.

@@ -92,6 +92,41 @@ fn a_lower_head_is_the_head_when_its_node_says_so() {
 }
 
 #[test]
+fn response_about_a_head_that_was_taken_back_does_not_hold_at_later_heads() {
+    let owner = chain();
+    let process = Chain::new(owner.state());
+    let tell = || process.told(owner.state());
+    moved(&owner, Move::Head(105));
+    tell();
+    // the node has gone back to 100, which its follower believes after a while
+    let taken = |class, height| stamp(&process, class, Some(height));
+    let tip = taken(Class::Tip, process.mark().seen);
+    let above = taken(Class::Unfinalized, 105);
+    let below = taken(Class::Unfinalized, 100);
+    assert!(tip.holds() && above.holds() && below.holds());
+    for head in 100..107 {
+        moved(&owner, Move::Head(head));
+        tell();
+        assert!(!tip.holds() && !above.holds() && below.holds(), "{head}");
+        let of_now = taken(Class::Tip, process.mark().seen);
+        assert!(of_now.holds(), "{head}");
+    }
+}
+
+#[test]
+fn response_of_a_height_that_nobody_confirms_does_not_hold_once_it_is_given_up() {
+    let chain = chain();
+    let tip = stamp(&chain, Class::Tip, Some(110));
+    assert!(tip.tell() && tip.holds());
+    let mut head = 100;
+    while chain.mark().seen == 110 {
+        head += 1;
+        moved(&chain, Move::Head(head));
+    }
+    assert!(head < 110 && !tip.holds());
+}
+
+#[test]
 fn what_is_older_than_all_that_is_known_does_not_hold() {
     let chain = chain();
     let old = stamp(&chain, Class::Unfinalized, Some(1));
