@@ -1,10 +1,10 @@
-# For the entry points; sourced, never run.
+# Functions of the entry points; sourced, never run.
 # shellcheck shell=bash
 
 say() { printf '%s: %s\n' "$SERVICE" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# split_url NAME URL: into $scheme, $host, $port, $path; says what is wrong with it.
+# split_url NAME URL: sets $scheme, $host, $port, $path; ends with an error for an invalid URL.
 split_url() {
     [[ $2 =~ ^(https?)://([^/:@?#]+|\[[0-9a-fA-F:]+\])(:([0-9]+))?(/[^?#]*)?$ ]] ||
         die "$1=$2 is not http://HOST[:PORT][/PATH]"
@@ -20,20 +20,20 @@ split_url() {
                 "a node on the machine is $scheme://host.docker.internal:$port${path:-}"
             ;;
     esac
-    # whitespace and what a configuration would take for its own
+    # whitespace and characters that are syntax in a configuration
     case $host$path in
         *[![:alnum:].:_/~%+=,@\[\]-]*) die "$1=$2 has characters that are none of a URL" ;;
     esac
 }
 
-# addresses HOST: all that it has, on one line; no line if there is no such host
+# addresses HOST: prints all its addresses on one line; no line if the host does not exist
 addresses() {
     local found
     found=$(getent ahosts "${1//[\[\]]/}" | awk '{ print $1 }' | sort -u | tr '\n' ' ') || :
     if [ -n "$found" ]; then echo "$found"; fi
 }
 
-# need_node NAME URL: it has an address. One that does not answer yet may come.
+# need_node NAME URL: checks that the node has an address. It may be unreachable until later.
 need_node() {
     [ -n "$(addresses "$host")" ] ||
         die "$1=$2: there is no host $host; a service of this network, or host.docker.internal for this machine"
@@ -42,7 +42,7 @@ need_node() {
     fi
 }
 
-# need_folder FOLDER: it can be written to.
+# need_folder FOLDER: checks that the folder is writable.
 need_folder() {
     [ -d "$1" ] || die "there is no folder $1: mount a volume there"
     if ! (: >"$1/.writable") 2>/dev/null; then
@@ -52,7 +52,7 @@ need_folder() {
     rm -f "$1/.writable"
 }
 
-# How many CPUs the container may use, rounded up, as its cgroup and its CPU set say.
+# Prints the number of CPUs of the container's cgroup and CPU set, rounded up.
 cpus() {
     local quota='' period='' all
     all=$(nproc)
