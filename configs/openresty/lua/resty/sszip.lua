@@ -3,8 +3,8 @@
 --- sszip for Lua in nginx: lua-nginx-module with lua-resty-core, OpenResty.
 --
 -- docs/lua.md is the manual: for each function the phases in which it may be called, its
--- arguments, and what it returns. Arguments of a wrong type are thrown as errors, with the
--- argument's name; everything else that goes wrong is returned: nil and a text.
+-- arguments, and its result. An argument of a wrong type throws an error with the argument's
+-- name; all other failures return nil and a message.
 
 
 local base = require "resty.core.base"
@@ -108,7 +108,7 @@ int ngx_http_sszip_ffi_stats(const ngx_http_sszip_ffi_figure_t **figures,
 end
 
 
--- what this file is written for; the module has another one if it is of another version
+-- the version of this file's interface; a module of another version has another one
 local ABI = 1
 
 do
@@ -146,7 +146,7 @@ local int_ptr = ffi_new("int[1]")
 local calls_ptr = ffi_new("const ngx_http_sszip_ffi_call_t *[1]")
 local figures_ptr = ffi_new("const ngx_http_sszip_ffi_figure_t *[1]")
 
--- what is as long does not stay in memory until the next call
+-- data of this length is not kept in memory until the next call
 local LONG = 65536
 
 
@@ -168,7 +168,7 @@ local function result()
 end
 
 
--- what a function gives that always gives something
+-- the result of a function that returns a value whenever it succeeds
 local function done(rc)
     if rc == FFI_OK then
         return result()
@@ -184,7 +184,7 @@ local function point(str, text)
 end
 
 
--- the names that a table of options may have, each with its type
+-- the valid names of a table of options, each with its type
 local function options(opts, known, name)
     if opts == nil then
         return
@@ -210,7 +210,7 @@ local function options(opts, known, name)
 end
 
 
--- a whole number that C may have; anything else is more than all that is allowed
+-- an integer in C's range; any other value exceeds every limit
 local function whole(number, most)
     if number >= 0 and number <= most and number == floor(number) then
         return number
@@ -220,7 +220,7 @@ local function whole(number, most)
 end
 
 
--- of the request
+-- functions of the request
 
 local function variable(name)
     local r = get_request()
@@ -238,22 +238,22 @@ local function variable(name)
 end
 
 
---- What the cache had to do with this request, in nginx's words: "HIT", "MISS", ...
--- @return a string; nil before it was looked up, or where it is not
+--- The cache status of this request, in nginx's terms: "HIT", "MISS", ...
+-- @return a string; nil before the lookup, or without one
 function _M.status()
     return variable("sszip_cache_status")
 end
 
 
---- Why it is no hit, or is not stored: a word of docs/reasons.md.
--- @return a string; nil: there is no reason
+--- The reason why the response is no hit, or is not stored: a word of docs/reasons.md.
+-- @return a string; nil without a reason
 function _M.reason()
     return variable("sszip_cache_reason")
 end
 
 
---- What the answer is stored under: 64 hexadecimal digits.
--- @return a string; nil before it was looked up, and of a batch, which has many
+--- The cache key of the response: 64 hexadecimal digits.
+-- @return a string; nil before the lookup, and for a batch, which has many keys
 function _M.key()
     return variable("sszip_cache_key")
 end
@@ -261,8 +261,8 @@ end
 
 local BYPASSES = { look_up = 1, store = 2 }
 
---- This request is not looked up ("look_up"), its answer is not stored ("store"), or
--- neither of both (no argument). The last call counts.
+--- Disables the lookup of this request ("look_up"), the storage of its response ("store"), or
+-- both (no argument). The last call takes effect.
 -- @return true; or nil and an error
 function _M.bypass(which)
     local bits = 3
@@ -309,10 +309,10 @@ end
 
 
 --- The calls of the request, whose body was read: an array of tables with `method`, `id`
--- and `params`, the last two as raw JSON, or nil where they are absent. Its field `batch`
--- says whether they came as a batch.
--- @param opts max_calls (1000), max_body (8 MiB, decoded)
--- @return that table; or nil and why not, a word of docs/lua.md
+-- and `params`, the last two as raw JSON, or nil if absent. Its field `batch` is true for a
+-- batch.
+-- @param opts max_calls (1000), max_body (8 MiB, decompressed)
+-- @return that table; or nil and the reason, a word of docs/lua.md
 function _M.calls(opts)
     options(opts, CALLS, "opts")
 
@@ -359,13 +359,13 @@ end
 
 -- values of scripts
 
--- a look-up may take as long as a connection is worth waiting for, in milliseconds
+-- timeouts in milliseconds; a lookup waits as long as a connect does
 local LOOK_UP_TIMEOUT = 1000
 local SET_TIMEOUT = 5000
 local PURGE_TIMEOUT = 15000
 
 
--- why nothing is there: before a worker has its memory there can't be anything
+-- the reason for a missing value: a worker without its memory has no values
 local function lack()
     local err = result()
     local phase = get_phase()
@@ -378,9 +378,9 @@ local function lack()
 end
 
 
---- The value that set() has kept under a key. What this worker has in memory is there at
--- once; with a store its owner is asked for the rest, where that is possible.
--- @return a string; nil: there is none; or nil and an error
+--- The value that set() has stored under a key. A value in this worker's memory is returned at
+-- once; with a store, other values are fetched from its owner in phases that permit it.
+-- @return a string; nil if there is no value; or nil and an error
 function _M.get(key)
     if type(key) ~= "string" then
         bad_type("key", "string", key)
@@ -433,8 +433,8 @@ function _M.get(key)
 end
 
 
---- Keeps a value under a key, for `ttl` seconds: in this worker's memory, and with the
--- owner of the store, if there is one and this phase can ask it.
+--- Stores a value under a key, for `ttl` seconds: in this worker's memory, and at the owner of
+-- the store, if there is one and this phase can send requests to it.
 -- @return true; or nil and an error
 function _M.set(key, value, ttl)
     if type(key) ~= "string" then
@@ -485,9 +485,9 @@ function _M.set(key, value, ttl)
 end
 
 
---- Forgets the value under a key; with a store in all workers, which takes a phase that
+--- Removes the value under a key; with a store in all workers, which requires a phase that
 -- can wait.
--- @return true, whether there was one or not; or nil and an error
+-- @return true, also if there was no value; or nil and an error
 function _M.delete(key)
     if type(key) ~= "string" then
         bad_type("key", "string", key)
@@ -525,9 +525,9 @@ function _M.delete(key)
 end
 
 
---- A node's answer that is stored in this worker's memory, as it would be sent: by what
--- key() has said, and, of a call, under an id (raw JSON, without one null).
--- @return a string; nil: there is none; or nil and an error
+--- A response that is stored in this worker's memory, as it would be sent: by the result of
+-- key(), and, for a call, under an id (raw JSON, default null).
+-- @return a string; nil if there is no entry; or nil and an error
 function _M.answer(key, id)
     if type(key) ~= "string" then
         bad_type("key", "string", key)
@@ -564,10 +564,11 @@ local PURGES = {
     key = "string",
 }
 
---- Purges stored answers everywhere, as sszip_cache_purge does, and yields until that holds.
+--- Purges entries in all processes, as sszip_cache_purge does, and yields until the purge is
+-- in effect.
 -- @param scope one of all (true), namespace, method, blocks ("FROM-TO"), key; namespace
 -- goes with method, and with blocks
--- @return how many entries the owner had in memory of it; or nil and an error
+-- @return the number of these entries in the owner's memory; or nil and an error
 function _M.purge(scope)
     if type(scope) ~= "table" then
         bad_type("scope", "table", scope)
@@ -617,7 +618,7 @@ function _M.purge(scope)
 end
 
 
---- What all workers have counted, under flat names: those of docs/lua.md.
+--- The counters of all workers, under flat names: those of docs/lua.md.
 -- @return a table of numbers; or nil and an error
 function _M.stats()
     if C.ngx_http_sszip_ffi_stats(figures_ptr, size_ptr, out) ~= FFI_OK then
@@ -638,10 +639,10 @@ function _M.stats()
 end
 
 
--- coders
+-- encoders
 
---- data as one gzip member.
--- @param level 0 to 12, without it 1
+--- Compresses data as one gzip member.
+-- @param level 0 to 12, default 1
 -- @return a string; or nil and an error
 function _M.gzip(data, level)
     if type(data) ~= "string" then
@@ -661,8 +662,8 @@ function _M.gzip(data, level)
 end
 
 
---- What gzip members were made of.
--- @param max how long that may be, in bytes; without it 32 MiB
+--- Decompresses gzip members.
+-- @param max maximum length of the result, in bytes; default 32 MiB
 -- @return a string; or nil and an error
 function _M.gunzip(data, max)
     if type(data) ~= "string" then
@@ -709,9 +710,9 @@ local function convert(convert_data, name, data, opts)
 end
 
 
---- SSZ of JSON.
+--- Converts JSON to SSZ.
 -- @param type as the specs write it, or a method of JSON-RPC, or a route of the Beacon API
--- @param json the value, or an API's answer with one
+-- @param json the value, or an API's response that contains one
 -- @param opts fork, preset ("mainnet"), form ("auto", "value" or "answer")
 -- @return a string; or nil and an error
 function _M.json_to_ssz(name, json, opts)
@@ -729,7 +730,7 @@ function _M.json_to_ssz(name, json, opts)
 end
 
 
---- JSON of SSZ.
+--- Converts SSZ to JSON.
 -- @param opts fork, preset ("mainnet"), path (of a part: "message.slot")
 -- @return a string; or nil and an error
 function _M.ssz_to_json(name, ssz, opts)
@@ -747,9 +748,9 @@ function _M.ssz_to_json(name, ssz, opts)
 end
 
 
---- Whether SSZ is a value of a type, by each rule.
+--- Checks that SSZ is a value of a type, by all rules.
 -- @param opts fork, preset ("mainnet")
--- @return true; or nil and what is wrong
+-- @return true; or nil and the fault
 function _M.check(name, ssz, opts)
     if type(name) ~= "string" then
         bad_type("type", "string", name)
@@ -771,7 +772,7 @@ end
 
 
 --- The root (hash_tree_root) of SSZ: "0x" and 64 hexadecimal digits.
--- @param opts as of ssz_to_json
+-- @param opts as for ssz_to_json
 -- @return a string; or nil and an error
 function _M.root(name, ssz, opts)
     if type(name) ~= "string" then
