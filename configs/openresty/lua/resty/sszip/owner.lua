@@ -1,8 +1,8 @@
 -- Copyright (C) the sszip authors
 
---- The process that holds sszip's store, asked over its Unix socket. What is asked, and
--- what its answers mean, is the module's business: here are only the sockets. Not for
--- scripts, which have resty.sszip.
+--- The Unix socket connections to the owner of sszip's store. The module builds the requests
+-- and interprets the replies: this file has only the sockets. It is not for scripts, which
+-- use resty.sszip.
 
 
 local base = require "resty.core.base"
@@ -29,7 +29,7 @@ local YIELDS = {
     timer = true,
 }
 
--- it closes connections that have nothing to do for a minute
+-- the owner closes connections that are idle for a minute
 local IDLE = 20000
 local CONNECTIONS = 16
 
@@ -40,9 +40,9 @@ local length_ptr = ffi.new("size_t[1]")
 local path
 
 
---- Its socket, as cosockets name it; nil: there is no store.
+--- The owner's socket, in the notation of cosockets; nil without a store.
 function _M.path()
-    -- while a configuration is read the module knows the one before
+    -- while nginx reads a configuration the module has the previous one
     if path == nil and get_phase() ~= "init" then
         if C.ngx_http_sszip_ffi_owner(text) ~= base.FFI_OK then
             path = false
@@ -56,7 +56,7 @@ function _M.path()
 end
 
 
---- What is said of a phase in which something can't be called.
+--- The message for a phase in which a function cannot be called.
 function _M.disabled(phase)
     local name = phase .. "_by_lua*"
 
@@ -71,7 +71,7 @@ function _M.disabled(phase)
 end
 
 
---- Whether it can be waited for in this phase; nil and why not.
+--- Returns whether this phase can wait for the owner; nil and the reason if not.
 function _M.may_ask()
     local phase = get_phase()
 
@@ -91,7 +91,7 @@ local function once(sock, request, timeout)
         return nil, err
     end
 
-    -- it may have closed what was left from before
+    -- the owner may have closed a connection of the pool
     local reused = sock:getreusedtimes() > 0
 
     ok, err = sock:send(request)
@@ -139,8 +139,8 @@ local function once(sock, request, timeout)
 end
 
 
---- Sends a request that the module has made; yields.
--- @return a table with `status`, `head` and `body`; or nil and why not
+--- Sends a request that the module has built; yields.
+-- @return a table with `status`, `head` and `body`; or nil and the reason
 function _M.ask(request, timeout)
     local answer, err, again = once(tcp(), request, timeout)
 
@@ -156,7 +156,7 @@ function _M.ask(request, timeout)
 end
 
 
---- Why an answer is not what was wanted.
+--- The error message for an unexpected reply.
 function _M.problem(answer)
     local detail = match(answer.body, '"detail":"([^"]*)"')
     return "the cache's owner says " .. answer.status
