@@ -1,7 +1,7 @@
--- What each API key may do: an example, to be changed. configs/openresty/keys.conf calls it.
+-- Plans of API keys: an example to change. configs/openresty/keys.conf calls it.
 --
--- Calls are read by sszip itself, so that this file, sszip's rules (sszip_method) and its
--- cache see the same calls, whatever a client has written.
+-- sszip itself parses the calls, so that this file, sszip's rules (sszip_method) and its cache
+-- process the same calls, in whatever notation a client has sent them.
 
 
 local sszip = require "resty.sszip"
@@ -10,11 +10,11 @@ local sszip = require "resty.sszip"
 local _M = {}
 
 
--- `minute`: calls in a minute, of a batch each one; without it any number.
--- `methods`: what may be called; a name, or a beginning with a `*`.
--- `fresh`: of these the node is asked, whatever is stored; its answer is stored for others. In
---     a batch they are as for anybody else.
--- `private`: nothing of these keys is looked up or stored.
+-- `minute`: calls in a minute, each call of a batch counted; without it the number is unlimited.
+-- `methods`: the allowed methods; a name, or a prefix with a `*`.
+-- `fresh`: calls to these methods always reach the node; its response is stored for other keys.
+--     In a batch these calls are treated like those of all other keys.
+-- `private`: requests of these keys are neither looked up nor stored.
 local PLANS = {
     free = { minute = 300, methods = { "eth_*", "net_version" } },
     pro = { minute = 6000, methods = { "eth_*", "net_*", "web3_*", "trace_*" } },
@@ -22,7 +22,7 @@ local PLANS = {
     tester = { minute = 600, methods = { "*" }, private = true },
 }
 
--- of whom something is signed or sent on
+-- methods that sign, or send, with an account of the node
 local NOBODYS = { eth_sign = true, eth_signTransaction = true, eth_sendTransaction = true }
 
 local UNREADABLE = { length = 413, coding = 415, memory = 503 }
@@ -30,7 +30,7 @@ local UNREADABLE = { length = 413, coding = 415, memory = 503 }
 local keys = {}
 
 
---- Reads the keys, a line each: `0123abcd free`. Called when nginx reads its configuration.
+--- Loads the keys, a line each: `0123abcd free`. nginx calls it when it reads its configuration.
 function _M.load(path)
     local file = assert(io.open(path))
     keys = {}
@@ -69,12 +69,12 @@ local function send(status, body)
     ngx.header.content_type = "application/json"
     ngx.header.content_length = #body
     ngx.print(body)
-    -- or nginx would put a page of its own after it
+    -- another status would make nginx append a page of its own
     return ngx.exit(ngx.HTTP_OK)
 end
 
 
--- An error under each id: what a client waits for. `calls` is nil where they can't be read.
+-- Sends an error under each id, as a client expects. `calls` is nil if the body is unreadable.
 local function refuse(status, calls, code, message)
     local answers = {}
 
@@ -96,7 +96,7 @@ local function refuse(status, calls, code, message)
 end
 
 
--- Whether there is room for so many calls of a key in this minute.
+-- Returns whether the plan permits this number of further calls of a key in this minute.
 local function take(key, plan, number)
     if not plan.minute then
         return true
@@ -108,13 +108,13 @@ local function take(key, plan, number)
     local used, err = calls:incr(name, number, 0, 120)
 
     if not used then
-        -- a full dict is no reason to send anybody away
+        -- a full dict does not reject requests
         ngx.log(ngx.ERR, "calls of a key are not counted: ", err)
         return true
     end
 
     if used > plan.minute then
-        -- what was refused does not count
+        -- rejected calls do not count
         calls:incr(name, -number)
         return false
     end
@@ -123,7 +123,7 @@ local function take(key, plan, number)
 end
 
 
---- For access_by_lua.
+--- The handler for access_by_lua.
 function _M.access()
     local key = ngx.var.http_x_api_key
     local plan = PLANS[keys[key or ""] or ""]
@@ -137,7 +137,7 @@ function _M.access()
     local calls, err = sszip.calls()
 
     if not calls then
-        -- nodes might read it in another way than this
+        -- a node might parse the body differently
         return refuse(UNREADABLE[err] or 400, nil, -32600, "no JSON-RPC: " .. err)
     end
 
