@@ -92,7 +92,7 @@ fn a_lower_head_is_the_head_when_its_node_says_so() {
 }
 
 #[test]
-fn response_about_a_head_that_was_taken_back_does_not_hold_at_later_heads() {
+fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     let owner = chain();
     let process = Chain::new(owner.state());
     let tell = || process.told(owner.state());
@@ -114,7 +114,7 @@ fn response_about_a_head_that_was_taken_back_does_not_hold_at_later_heads() {
 }
 
 #[test]
-fn response_of_a_height_that_nobody_confirms_does_not_hold_once_it_is_given_up() {
+fn tip_entry_of_an_unconfirmed_height_is_invalid_once_the_height_is_dropped() {
     let chain = chain();
     let tip = stamp(&chain, Class::Tip, Some(110));
     assert!(tip.tell() && tip.holds());
