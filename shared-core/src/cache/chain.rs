@@ -211,16 +211,16 @@ impl State {
                 }
                 if is_lower || height >= self.seen || is_new && !self.is_patient() {
                     if height < self.seen {
-                        // Responses that were fetched until now have the height of a block that is gone,
-                        // and would hold until there is another block of that height.
-                        self.replaced(height.saturating_add(1));
+                        // Entries that were fetched until now carry the former height, and would be valid
+                        // until the chain reaches it again.
+                        self.replace_blocks(height.saturating_add(1));
                     }
                     self.seen = height;
                     self.unconfirmed = 0;
                 }
             }
             Move::Reorg { from } => {
-                self.replaced(from);
+                self.replace_blocks(from);
                 // the same heights are other blocks
                 self.shown.clear();
             }
@@ -248,9 +248,9 @@ impl State {
         is_news
     }
 
-    /// The blocks from that height on are others, or gone: a new epoch begins, in which nothing that
-    /// depends on them holds, nor anything about the head.
-    fn replaced(&mut self, from: u64) {
+    /// Begins an epoch in which entries about the head, or about blocks from height `from` on, are
+    /// invalid: other blocks have these heights, or none.
+    fn replace_blocks(&mut self, from: u64) {
         self.begin_epoch();
         if self.reorgs.len() == MOST_REORGS {
             let (epoch, _) = self.reorgs.remove(0);

@@ -62,19 +62,19 @@ impl Held {
     /// be enough for all of it: itself and, for the time of coding, its other form.
     /// What the node announces takes nothing.
     pub(super) fn begin(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
-        check_that_it_could_fit(config, length, length)?;
+        check_fits_alone(config, length, length)?;
         self.reserve(config, length.min(FIRST), length)
     }
 
-    /// The same for a body of which at most `kept` bytes are kept while about `made` bytes
-    /// in another format are made of it.
+    /// Reserves memory for the beginning of a conversion, if all of it could fit alone: at most
+    /// `kept` bytes of the original, and an estimated `made` bytes of the other format.
     pub(super) fn begin_conversion(
         &mut self,
         config: &Config,
         kept: usize,
         made: usize,
     ) -> Result<(), Mode> {
-        check_that_it_could_fit(config, kept, made)?;
+        check_fits_alone(config, kept, made)?;
         self.claim(config, kept.min(FIRST), made.min(FIRST))
     }
 
@@ -171,8 +171,8 @@ impl Held {
     }
 }
 
-/// Refuses a body that would not fit into `sszip_memory` if nothing else were there.
-fn check_that_it_could_fit(config: &Config, body: usize, beside: usize) -> Result<(), Mode> {
+/// Returns an error if a body would exceed `sszip_memory` with nothing else reserved.
+fn check_fits_alone(config: &Config, body: usize, beside: usize) -> Result<(), Mode> {
     let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
     match body.saturating_add(beside) > limit {
         true => Err(Mode::Memory),

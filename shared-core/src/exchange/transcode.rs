@@ -448,7 +448,7 @@ impl Whole {
         let is_of_use = transcoding.takes_original && length <= config.ssz.hold;
         let keeps = inflates || stage.wants_all() || is_of_use;
         if !keeps && !transcoding.is_original_lost && transcoding.takes_original {
-            // The last moment at which memory that is refused costs the client nothing.
+            // Behind this piece the original is gone: memory is reserved while a refusal loses nothing.
             let announced = held.declared.unwrap_or(0);
             made = made.max(ssz_of_json(announced));
             held.claim(config, 0, made).map_err(|_| Why::Memory)?;

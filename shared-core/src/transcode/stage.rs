@@ -327,7 +327,7 @@ pub(super) fn json_of(ssz: u64) -> usize {
         .saturating_add(PIECE)
 }
 
-/// About how long the SSZ is that is made of `json` bytes, half of which are hex, mostly.
+/// Estimated length of the SSZ that `json` bytes are converted to: most of JSON is hex.
 pub(crate) const fn ssz_of_json(json: usize) -> usize {
     json / 2
 }

@@ -1,5 +1,5 @@
-//! Memory of an answer on its way to another format: what has come takes some, what the node
-//! announces takes none, and memory that is refused loses no answer.
+//! Memory of a response during its conversion to SSZ: received bytes are reserved, announced
+//! ones are not, and refused memory loses no response.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn config_with_memory(accepts_at_once: &str) -> Arc<Config> {
     config(accepts_at_once, &["memory 64m", "ssz_hold 1m"])
 }
 
-/// Leaves `free` bytes of the memory to others.
+/// Reserves all of the memory but `free` bytes.
 fn use_all_but(config: &Config, free: usize) -> Reservation {
     let used = MEMORY - config.process.budget.used() - free;
     config.process.budget.reserve(used, MEMORY).unwrap()
@@ -30,7 +30,7 @@ fn send(driver: &mut Driver, body: &[u8]) {
 }
 
 #[test]
-fn announced_answers_take_no_memory_before_they_come() {
+fn announced_length_reserves_no_memory() {
     for accept in [EITHER, OCTETS] {
         let config = config_with_memory("100");
         let under_way: Vec<_> = (0..50)
@@ -47,14 +47,14 @@ fn announced_answers_take_no_memory_before_they_come() {
 }
 
 #[test]
-fn an_answer_that_could_never_fit_is_not_begun() {
+fn conversion_longer_than_the_memory_is_not_started() {
     let config = config_with_memory("8");
     let (driver, _) = asked(&config, EITHER, Some(200 << 20));
     assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
 }
 
 #[test]
-fn memory_that_is_refused_while_the_original_is_kept_loses_nothing() {
+fn response_passes_unchanged_if_memory_is_refused_while_the_original_is_buffered() {
     let json = value(MANY);
     // before the first piece, while it is kept, and when all of it would be needed
     for sent in [0, HOLD / 2, HOLD - (100 << 10)] {
@@ -71,7 +71,7 @@ fn memory_that_is_refused_while_the_original_is_kept_loses_nothing() {
 }
 
 #[test]
-fn what_is_left_is_reserved_before_the_original_is_lost() {
+fn announced_length_is_reserved_before_the_original_is_dropped() {
     let json = value(MANY);
     let config = config_with_memory("8");
     let (mut driver, step) = asked(&config, EITHER, Some(json.len()));
@@ -85,7 +85,7 @@ fn what_is_left_is_reserved_before_the_original_is_lost() {
 }
 
 #[test]
-fn a_client_of_ssz_alone_is_told_that_memory_is_short() {
+fn client_that_accepts_only_ssz_receives_503_if_memory_is_refused() {
     let json = value(MANY);
     let config = config_with_memory("8");
     let (mut driver, step) = asked(&config, OCTETS, Some(json.len()));
