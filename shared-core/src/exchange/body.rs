@@ -1,4 +1,4 @@
-//! The body of an answer whose head is held.
+//! The body of a response whose head is withheld.
 
 use super::actions::{EndAction, Misuse, PieceAction};
 use super::machine::Exchange;
@@ -9,16 +9,16 @@ use crate::gzip::oneshot::off_loop_length;
 use crate::memory;
 use crate::mode::Mode;
 
-/// Bytes of a long body that are read at once: of 4 KiB at a time it takes half as
-/// much time again, and of 64 KiB a fifth.
+/// Bytes of a long body that are read at once: reading 4 KiB at a time takes 50 % longer, and 64
+/// KiB 20 %.
 const READ_SIZE: usize = 256 << 10;
 
-/// The same where nobody knows how long it is.
+/// Bytes that are read at once of a body of unknown length.
 const READ_SIZE_OF_CHUNKS: usize = 64 << 10;
 
 impl Exchange {
-    /// For how long the head, or what the encoder keeps of a stream, may be
-    /// held, in milliseconds; `None`: until the body ends.
+    /// Time for which the head may be withheld, or the encoder may hold back bytes of a stream,
+    /// in milliseconds; `None` until the body ends.
     pub fn hold_ms(&self) -> Option<u64> {
         match &self.phase {
             Phase::Streaming(_) => Some(self.config.hold_ms),
@@ -27,9 +27,8 @@ impl Exchange {
         }
     }
 
-    /// How many bytes of a held body are best read at once; `None`: as many as the
-    /// host reads by itself. What takes them as they come is done faster with long
-    /// pieces.
+    /// Number of bytes of a buffered body that should be read at once; `None` for the host's
+    /// default. A transcoder is faster with long pieces.
     pub fn read_size(&self) -> Option<usize> {
         let Phase::Collecting(whole) = &self.phase else {
             return None;
@@ -41,16 +40,16 @@ impl Exchange {
         }
     }
 
-    /// A piece of the held body.
+    /// Handles a piece of a buffered body.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held.
+    /// [`Misuse`] unless the head is withheld.
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         self.allows(Event::Piece)?;
         let whole = match &mut self.phase {
             Phase::Collecting(whole) => whole,
             Phase::CollectingPart(_) => return self.piece_of_part(piece),
-            // what replaces the node's answer is there
+            // the response that replaces the upstream's is complete
             Phase::Replacing(_) => return Ok(PieceAction::Taken),
             _ => return Err(self.misuse(Event::Piece)),
         };
@@ -68,9 +67,10 @@ impl Exchange {
         match whole.make_room(&self.config, whole.held.body.len() + piece.len()) {
             Ok(()) => {}
             Err(_) if whole.is_in_window() => return self.start_stream(),
-            // what can't be held is not judged
+            // a body that can't be buffered can't be measured
             Err(_) if whole.most.is_some() => return self.is_too_long_to_send(),
-            // not where the system has no memory left: what is left is for what can not be refused
+            // not if the system is out of memory: the rest is for responses that can't be
+            // rejected
             Err(Mode::Memory) if whole.may_stream() && !memory::is_short() => {
                 return self.start_stream()
             }
@@ -85,12 +85,12 @@ impl Exchange {
         Ok(PieceAction::Taken)
     }
 
-    /// The time to hold a head is over, or the node flushes what it has sent.
-    /// [`PieceAction::Taken`] means to go on holding: the body's length is
-    /// known, or it can't be sent before its end.
+    /// Ends the buffering, because the buffering window expired or the upstream flushes.
+    /// [`PieceAction::Taken`] means that buffering continues: the body's length is known, or the
+    /// body can't be sent before its end.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held.
+    /// [`Misuse`] unless the head is withheld.
     pub fn release(&mut self) -> Result<PieceAction, Misuse> {
         match &self.phase {
             Phase::CollectingPart(_) | Phase::Replacing(_) => Ok(PieceAction::Taken),
@@ -99,21 +99,22 @@ impl Exchange {
         }
     }
 
-    /// Leaves the answer alone from here on: the original is to be sent. There
-    /// is none of a batch that has to be put together and for which memory is
-    /// refused, nor of one that was not judged for a client that takes SSZ only:
-    /// `State::Cut` then; or `State::CollectingPart`, if its head was
-    /// still to come: as after `HeadAction::Hold`, and its end is a failure.
+    /// Stops processing the response: the original is to be sent.
+    ///
+    /// There is no original of a batch that has to be merged and for which memory is refused,
+    /// nor of a response whose head was not evaluated for a client that accepts only SSZ. The
+    /// state is `State::Cut` then; or `State::CollectingPart` if the head was still awaited: the
+    /// host continues as after `HeadAction::Hold`, and the end of the body is a failure.
     ///
     /// # Errors
-    /// [`Misuse`] once the answer is decided.
+    /// [`Misuse`] once the response is decided.
     pub fn give_up(&mut self, reason: Mode) -> Result<(), Misuse> {
         self.stop_waiting();
         match &mut self.phase {
-            // the head that was to be judged is sent to nobody
+            // the head that was being evaluated is not sent
             Phase::Replacing(_) => return Ok(()),
             Phase::AwaitingHead | Phase::AwaitingPart(_) | Phase::AwaitingUpdate => {
-                // a judgement that was not finished has no say
+                // the edits of an unfinished evaluation are dropped
                 self.head_edits.clear();
                 self.varies = false;
             }
@@ -144,9 +145,9 @@ impl Exchange {
                 self.move_on(Event::GiveUp, |_| Phase::AwaitingHead)?;
                 return self.ask_for_allowed().map(|_| ());
             }
-            // the node is asked for a part, which must not look like all
+            // the upstream sends a part, which must not look like the complete response
             Phase::AwaitingPart(mixed) => mixed.is_unjudged = true,
-            // a piece that came only in part is not the caller's to repeat
+            // a piece that was appended only in part is sent again by the caller
             Phase::Collecting(whole) | Phase::Coding(whole) => {
                 let received = usize::try_from(self.received).unwrap_or(usize::MAX);
                 whole.held.body.truncate(received);
@@ -159,10 +160,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// The host saw the end of the body.
+    /// Handles the end of the body, as the host detects it.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held.
+    /// [`Misuse`] unless the head is withheld.
     pub fn end(&mut self) -> Result<EndAction, Misuse> {
         let whole = match &mut self.phase {
             Phase::Collecting(whole) => whole,
@@ -174,7 +175,7 @@ impl Exchange {
             _ => return Err(self.misuse(Event::End)),
         };
         if whole.measured.is_none() {
-            // it is no longer than it may be
+            // the body is within its limit
             whole.most = None;
         }
         if whole.is_short() {
@@ -199,11 +200,11 @@ impl Exchange {
         })
     }
 
-    /// The same where [`end`](Self::end) has failed: what is whole is sent as
-    /// it came.
+    /// Handles the end of the body where [`end`](Self::end) has failed: a complete body is sent
+    /// unchanged.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held.
+    /// [`Misuse`] unless the head is withheld.
     pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
         let is_short = match &self.phase {
             Phase::Replacing(_) => return self.end(),
@@ -220,12 +221,12 @@ impl Exchange {
         Ok(EndAction::Send)
     }
 
-    /// The node has broken its response off while the head is held. What does not depend
-    /// on its end is sent: the answers to a split batch, and what takes the place of the
-    /// node's body.
+    /// Handles a response that the upstream truncated while the head is withheld. Responses that
+    /// do not depend on its end are sent: the parts of a split batch, and the response that
+    /// replaces the upstream's.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held.
+    /// [`Misuse`] unless the head is withheld.
     pub fn end_early(&mut self) -> Result<EndAction, Misuse> {
         match &self.phase {
             Phase::CollectingPart(_) => self.end_of_cut_part(),
@@ -237,11 +238,11 @@ impl Exchange {
         }
     }
 
-    /// The node went away while the head is held, or while its body streams.
-    /// What was collected is of no use to anybody and is freed.
+    /// Aborts the response because the upstream disconnected while the head is withheld or the
+    /// body is streamed. The buffered bytes are freed.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held or the body streams.
+    /// [`Misuse`] unless the head is withheld or the body is streamed.
     pub fn cut_short(&mut self) -> Result<(), Misuse> {
         self.move_on(Event::CutShort, |_| Phase::Cut)?;
         self.mode = Mode::Cut;

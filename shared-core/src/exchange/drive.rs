@@ -1,9 +1,9 @@
-//! The driver: a host tells it what happened, and it says what to do next.
+//! The driver: receives a host's events, and returns the next step.
 //!
-//! It owns an exchange, what is to be stored of its answer, and the work that
-//! takes too long for an event loop. No panic leaves it: what it was about then
-//! goes on as if there were no sszip, or, where that would pass a part of an
-//! answer off as all of it, or JSON to a client that takes SSZ only, fails.
+//! The driver owns an exchange, the fill of its response, and the jobs that take too long for an
+//! event loop. No panic leaves it: after a panic the response is sent as without sszip; it fails
+//! where that would present a part of a response as complete, or send JSON to a client that accepts
+//! only SSZ.
 
 mod after;
 mod request;
@@ -22,51 +22,51 @@ use crate::config::Config;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 
-/// How far looking for stored answers has come.
+/// Progress of the lookup of stored responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seeking {
-    /// Nothing was asked for yet.
+    /// No body was requested from the host.
     Start,
-    /// The request's body; all of it, in whatever form.
+    /// The request's body is needed; `whole`: the complete body, in any format.
     Body { whole: bool },
-    /// They were looked up, or never will be.
+    /// The lookup is done, or will not happen.
     Over,
 }
 
-/// An exchange and what comes of it. See the [module](self).
+/// An exchange with its background update and reservations. See the [module](self).
 #[derive(Debug)]
 pub struct Driver {
-    /// `None` while a job has it.
+    /// The exchange; `None` while a job has it.
     exchange: Option<Box<Exchange>>,
-    /// What is to be fetched in the background.
+    /// Driver of the background update.
     update: Option<Box<Driver>>,
     seeking: Seeking,
-    /// For the host's copy of the request's body; `None`: there is none, or no room.
+    /// Memory of the host's copy of the request's body; `None` without a copy or memory.
     room: Option<Reservation>,
-    /// There was no room for it.
+    /// Whether there was no memory for the copy.
     lacks_room: bool,
-    /// For what the host keeps of the request's body.
+    /// Memory of the request's body that the host keeps.
     kept: Option<Reservation>,
-    /// The request's body is longer than what is ever kept.
+    /// Whether the request's body is longer than the longest that is kept.
     is_too_long: bool,
-    /// Bytes that the node has sent of the body, where the host shows them.
+    /// Bytes of the body that the upstream sent, if the host reports them.
     node_sent: Option<u64>,
-    /// Others change the body.
+    /// Whether other filters change the body.
     is_changed: bool,
-    /// It was not known before that others change bodies here.
+    /// Whether this exchange was the first to detect that other filters change bodies here.
     is_news: bool,
-    /// The encoder of a stream keeps nothing.
+    /// Whether the encoder of the stream holds no input back.
     is_flushed: bool,
-    /// The host was told what to count of it.
+    /// Whether the host has received the metrics of this exchange.
     is_counted: bool,
-    /// The node was asked: what answers is no stored answer.
+    /// Whether the request was forwarded: the response is no stored response.
     is_forwarded: bool,
     /// Microseconds from the request's head to that of the node's response.
     node_elapsed: Option<u64>,
 }
 
 impl Driver {
-    /// One for a request at a place with these settings.
+    /// Returns a driver for a request to a route with these settings.
     pub fn new(config: Arc<Config>) -> Self {
         Self::of(Exchange::new(config))
     }
@@ -90,23 +90,24 @@ impl Driver {
         }
     }
 
-    /// The exchange, to be read; `None` while a job has it.
+    /// The exchange, for reading; `None` while a job has it.
     pub fn exchange(&self) -> Option<&Exchange> {
         self.exchange.as_deref()
     }
 
-    /// The same, for what the host has to say of it; `event` is what that is.
+    /// Returns the exchange for `event`, or [`Misuse`] while a job has it.
     fn open(&mut self, event: Event) -> Result<&mut Exchange, Misuse> {
         let state = State::Coding;
         self.exchange.as_deref_mut().ok_or(Misuse { state, event })
     }
 
-    /// For what has no answer, and is of no account while a job has it.
+    /// Calls the function with the exchange, for events that have no result; skipped while a job
+    /// has the exchange.
     pub fn tell<T>(&mut self, what: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
         self.exchange.as_deref_mut().map(what)
     }
 
-    /// The client's request head.
+    /// Handles the client's request head.
     ///
     /// # Errors
     /// [`Misuse`] unless it is the first event.
@@ -117,7 +118,8 @@ impl Driver {
         self.open(Event::RequestHead)?.request_head(head)
     }
 
-    /// At the end of a body: not all who change one say so before.
+    /// Compares the upstream's body with the body that arrived, at its end: not all filters that
+    /// change a body show it before.
     fn compare_with_node(&mut self) {
         if let (Some(sent), Some(exchange)) = (self.node_sent, &mut self.exchange) {
             let is_changed = exchange.node_sent(sent);
@@ -135,16 +137,17 @@ impl Driver {
     fn coded(&self) -> Step {
         match self.exchange() {
             Some(exchange) => match exchange.state() {
-                // it was not run: nobody wanted it
+                // the job was not run because the client disconnected
                 State::Cut
                 | State::Coding
                 | State::Merging
                 | State::Decoding
                 | State::Rewriting => Step::Fail(Lack::of(exchange.mode)),
                 State::AwaitingHead if exchange.is_rewritten() => Step::ForwardRewritten,
-                // what was stored of a batch is not to be had, and it may not go on whole
+                // a stored part of the batch is not available, and the batch may not be forwarded
+                // whole
                 State::AwaitingPart => Step::ForwardRewritten,
-                // what was stored is not to be had
+                // the stored response is not available
                 State::AwaitingHead => Step::Forward,
                 _ if exchange.mode == Mode::Hit || exchange.is_ours() => Step::Respond,
                 _ => Step::Send,
@@ -153,20 +156,19 @@ impl Driver {
         }
     }
 
-    /// A job of [`Step::OffLoop`] has run.
+    /// Returns the step after a job of [`Step::OffLoop`] has run.
     pub fn done(&mut self, job: Job) -> Step {
         match job.0 {
             Work::Answer(exchange) => {
                 self.exchange = Some(exchange);
                 self.coded()
             }
-            // they are of no exchange any more
+            // these jobs belong to no exchange any more
             Work::Store(_) | Work::Forget(_) => Step::Await,
         }
     }
 
-    /// Nothing more comes of it, and nobody waits for it; what it gave out
-    /// stays.
+    /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
     pub fn abandon(&mut self) {
         self.update = None;
         self.tell(Exchange::abandon);

@@ -1,4 +1,4 @@
-//! A body that is held, and the memory for it and for what is made of it.
+//! Buffered bodies, the stages that they pass through, and the memory that both reserve.
 
 use std::sync::Arc;
 
@@ -15,52 +15,52 @@ use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::{json, memory};
 
-/// Taken for a body before any of it has come. Bytes.
+/// Bytes that are reserved for a body before its first piece arrives.
 const FIRST: usize = 64 << 10;
 
-/// What has come of a body.
+/// A buffered body, as far as it was received.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// What the node sent.
+    /// Bytes that the upstream sent.
     pub(super) body: Vec<u8>,
     pub(super) reservation: Option<Reservation>,
-    /// The body's length, where the node gave it.
+    /// Length of the body in bytes, if the head declares it.
     pub(super) declared: Option<usize>,
-    /// The end of a body without a length can be told from a cut.
+    /// Whether the end of a body without a length can be distinguished from a truncation.
     pub(super) delimited: bool,
-    /// Edits of the head that hold only if the body is recoded.
+    /// Edits of the head that apply only if the body is sent in another encoding.
     pub(super) recoded_edits: Vec<HeadEdit>,
-    /// For what of stored answers goes with it.
+    /// Reservations for the parts of cache entries that are sent with the body.
     pub(super) borrowed: Borrowed,
 }
 
 impl Held {
-    /// Nothing yet of the body with that head.
+    /// Returns an empty body for a response with this head.
     pub(super) fn of<I>(head: &ResponseHead<I>) -> Self {
-        // the length that a 304 gives is not of its own body
+        // the Content-Length of a 304 describes the body that a 200 would have
         let length = head.content_length.filter(|_| head.status != 304);
         Self {
-            // beyond the address space is beyond max_oneshot
+            // a length beyond the address space is also beyond max_oneshot
             declared: length.map(|length| usize::try_from(length).unwrap_or(usize::MAX)),
             delimited: head.delimited,
             ..Self::default()
         }
     }
 
-    /// Whether there is less than the node said there would be.
+    /// Whether fewer bytes were received than the head declared.
     pub(super) fn is_short(&self) -> bool {
         self.declared
             .is_some_and(|declared| self.body.len() < declared)
     }
 
-    /// Whether a body of unknown length is known to have ended.
+    /// Whether a body of unknown length is known to be complete.
     pub(super) fn is_whole(&self) -> bool {
         self.delimited || json::closes(&self.body)
     }
 
-    /// Takes the memory for the beginning of a body of known `length`, if there could ever
-    /// be enough for all of it: itself and, for the time of coding, its other form.
-    /// What the node announces takes nothing.
+    /// Reserves memory for the beginning of a body of known `length`, if the whole body could fit
+    /// alone: its own bytes and, during the compression, the output. A declared length alone
+    /// reserves nothing.
     pub(super) fn begin(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
         check_fits_alone(config, length, length)?;
         self.reserve(config, length.min(FIRST), length)
@@ -78,8 +78,8 @@ impl Held {
         self.claim(config, kept.min(FIRST), made.min(FIRST))
     }
 
-    /// Takes the memory for `length` bytes of a body that may have `most`. What is taken
-    /// doubles, so that it is seldom more than twice what has come.
+    /// Reserves memory for `length` bytes of a body that may reach `most`. The reservation doubles,
+    /// so that it is rarely more than twice the bytes received.
     pub(super) fn make_room(
         &mut self,
         config: &Config,
@@ -94,7 +94,8 @@ impl Held {
         self.reserve(config, more, most)
     }
 
-    /// The same for the node's part of a batch, of at most `most` bytes.
+    /// Reserves memory for `length` bytes of the upstream's part of a split batch, which may reach
+    /// `most`.
     pub(super) fn make_room_for_part(
         &mut self,
         config: &Config,
@@ -109,18 +110,18 @@ impl Held {
         }
     }
 
-    /// Takes the memory for `length` bytes of a body that may have `most`.
+    /// Reserves memory for `length` bytes of a body that may reach `most`.
     ///
-    /// A body whose length was announced has its buffer at once, where a buffer that nobody
-    /// has written to takes no memory: it need not be copied as it grows. In WebAssembly
-    /// it takes a part of the sandbox's memory, which is never given back.
+    /// A body of declared length gets its whole buffer at once, so that it is not copied as it
+    /// grows: pages that were never written take no memory. In WebAssembly they do take memory of
+    /// the sandbox, which is never released; the buffer grows there as needed.
     fn reserve(&mut self, config: &Config, length: usize, most: usize) -> Result<(), Mode> {
         self.claim(config, length, length)?;
         let is_free = self.declared.is_some() && cfg!(not(target_family = "wasm"));
         self.grow(if is_free { most } else { length })
     }
 
-    /// Takes memory for the body and what is made of it.
+    /// Reserves `body` bytes for the body and `beside` bytes for the output that is made from it.
     pub(super) fn claim(
         &mut self,
         config: &Config,
@@ -147,15 +148,15 @@ impl Held {
         Ok(())
     }
 
-    /// Less than was taken is needed from here on.
+    /// Reduces the reservation to `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         if let Some(reservation) = &mut self.reservation {
             reservation.shrink_to(bytes);
         }
     }
 
-    /// Decodes the body into at most `most` bytes, which are reserved before they are
-    /// allocated. The coded body is kept.
+    /// Decompresses the body into at most `most` bytes, which are reserved before they are
+    /// allocated. The compressed body is kept.
     pub(super) fn gunzip(&mut self, config: &Config, most: u64) -> Result<Vec<u8>, Mode> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let coded = std::mem::take(&mut self.body);
@@ -180,35 +181,36 @@ fn check_fits_alone(config: &Config, body: usize, beside: usize) -> Result<(), M
     }
 }
 
-/// What is made of a body, in this order.
+/// The stages that a body passes through, in this order.
 #[derive(Debug, Default)]
 pub(super) struct Stages {
-    /// It is gzip, which the client or the next stage can't read.
+    /// Whether the body is gzip that the client or the next stage can't read.
     pub(super) inflates: bool,
     pub(super) transcoding: Option<Box<Transcoding>>,
     pub(super) gzip: Option<Gzip>,
 }
 
-/// How a body is compressed.
+/// Settings of the compression of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gzip {
-    /// The client refused identity: gzip is sent even if it is longer.
+    /// Whether gzip is sent even if it is longer, because the client refused identity.
     pub(super) at_any_length: bool,
 }
 
-/// A body that goes through its stages when all of it is there.
+/// A body that passes through its stages when it is complete.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) stages: Stages,
     pub(super) held: Held,
-    /// Room for the coded body. Made where the body is: memory that coder
-    /// threads allocate stays in their arenas when it is freed elsewhere.
+    /// Buffer for the compressed body. It is allocated by the thread that collected the body:
+    /// memory that compression threads allocate stays in their arenas when another thread frees it.
     pub(super) room: Vec<u8>,
-    /// How long it may be, where it is held until that is known. Bytes.
+    /// Limit of the body's length in bytes, if it is buffered until the length is known.
     pub(super) most: Option<u64>,
-    /// How it is coded, if its length is that without the coding.
+    /// Coding of the body, if the limit applies to its length without the coding.
     pub(super) measured: Option<Coded>,
-    /// It is held for that alone, and would have been left alone for this reason.
+    /// Mode of the response if it is within the limit, where the limit is the only reason for
+    /// buffering it.
     pub(super) left_alone: Option<Mode>,
 }
 
@@ -224,7 +226,7 @@ impl Whole {
         }
     }
 
-    /// Whether there is less than the node said there would be.
+    /// Whether fewer bytes were received than the head declared.
     pub(super) fn is_short(&self) -> bool {
         let came = match &self.stages.transcoding {
             Some(transcoding) => transcoding.came,
@@ -234,27 +236,26 @@ impl Whole {
         declared.is_some_and(|declared| came < declared as u64)
     }
 
-    /// Whether it is a body of unknown length that is held in the hope of its
-    /// end.
+    /// Whether the body has an unknown length and is buffered until the window ends.
     pub(super) fn is_in_window(&self) -> bool {
         self.is_of_unknown_length() && self.most.is_none()
     }
 
-    /// Whether it is compressed and nothing else, so that it can be compressed as it comes
-    /// where there is no memory for all of it.
+    /// Whether the body is compressed and not otherwise changed, so that it can be streamed if
+    /// there is no memory for all of it.
     pub(super) fn may_stream(&self) -> bool {
         let stages = &self.stages;
         let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
         is_only_compressed && stages.gzip.is_some() && self.most.is_none()
     }
 
-    /// Whether it could go out as it comes, for all that is made of it.
+    /// Whether the length is unknown and the stages allow the body to be streamed.
     pub(super) fn is_of_unknown_length(&self) -> bool {
         let stages = &self.stages;
         self.held.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
     }
 
-    /// How many bytes may come, if anything is said of its length.
+    /// Maximum number of bytes that may be received, if the response has a limit.
     fn comes_at_most(&self) -> Option<u64> {
         let most = self.most?;
         Some(match self.measured {
@@ -263,7 +264,7 @@ impl Whole {
         })
     }
 
-    /// Whether one of which that many bytes have come is longer than it may be.
+    /// Whether a body of which `length` bytes were received exceeds its limit.
     pub(super) fn is_too_long(&self, length: u64) -> bool {
         self.comes_at_most().is_some_and(|most| length > most)
     }
@@ -274,7 +275,7 @@ impl Whole {
         gzip.is_some_and(|gzip| !gzip.at_any_length) && (length as u64) < config.min_length
     }
 
-    /// How much the coder has to go through.
+    /// Number of bytes that the compression thread has to process.
     pub(super) fn work(&self, config: &Config) -> usize {
         match (self.stages.inflates, &self.stages.transcoding) {
             _ if self.measured == Some(Coded::Zstd) => self.held.body.len().saturating_mul(5),
@@ -285,7 +286,7 @@ impl Whole {
         }
     }
 
-    /// What the coded body must be shorter than.
+    /// Length in bytes that the compressed body must stay below.
     pub(super) fn gzip_limit(&self) -> usize {
         match self.stages.gzip {
             Some(Gzip {
@@ -295,22 +296,23 @@ impl Whole {
         }
     }
 
-    /// Room for the coded body, made by the thread that collected the body.
+    /// Allocates the buffer for the compressed body, on the thread that collected the body.
     pub(super) fn make_room_for_code(&mut self) {
         if self.stages.transcoding.is_some() {
-            // nobody knows yet how much
+            // the length of the output is not known yet
             return;
         }
-        // there will be no encoder
+        // no encoder will be needed
         let held = &mut self.held;
         held.shrink_to(held.body.capacity() + held.body.len());
         if self.stages.gzip.is_some() {
-            // refused: the coder will find that out
+            // if the allocation fails, the compression reports it
             let _ = self.room.try_reserve_exact(self.gzip_limit());
         }
     }
 
-    /// Room for a body that has grown to `length`, or the reason to stop.
+    /// Grows the buffer for a body of `length` bytes so far, or returns the reason to stop
+    /// buffering.
     pub(super) fn make_room(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
         let most = match self.comes_at_most() {
             Some(most) => most,
@@ -321,7 +323,7 @@ impl Whole {
             return Err(Mode::Memory);
         }
         match self.held.declared {
-            // More than was declared: not ours to repair.
+            // the upstream sent more than it declared: pass it on unchanged
             Some(declared) if length > declared => Err(Mode::Failed),
             Some(declared) => self.held.make_room(config, length, declared),
             None if length as u64 > most => Err(Mode::Encoded),
@@ -332,11 +334,11 @@ impl Whole {
         }
     }
 
-    /// Takes the memory for a body that has grown to `length` and may go on to
-    /// `most`. Its room grows in steps, so that it is copied seldom.
+    /// Reserves memory for a body that has grown to `length` and may reach `most`. The buffer grows
+    /// in steps, so that it is rarely copied.
     ///
-    /// One that is held in the hope of its end may have to be streamed instead,
-    /// so there is room for an encoder beside what is held, or no more is.
+    /// A body in the buffering window may have to be streamed, so memory for an encoder is reserved
+    /// with it; without that memory the buffering stops.
     fn reserve_more(&mut self, config: &Config, length: usize, most: usize) -> Result<(), Mode> {
         let is_in_window = self.is_in_window();
         let held = &mut self.held;
@@ -348,11 +350,11 @@ impl Whole {
             let encoder = stream::size(config.stream_level);
             match held.claim(config, room, length.max(encoder)) {
                 Ok(()) => return held.grow(room),
-                // what is held so far can be streamed
+                // the bytes buffered so far can be streamed
                 Err(reason) if held.claim(config, held.body.capacity(), encoder).is_ok() => {
                     return Err(reason)
                 }
-                // there is no encoder to be had, but one shot may do
+                // no memory for an encoder, but one-shot compression may succeed
                 Err(_) => {}
             }
         }
@@ -361,19 +363,21 @@ impl Whole {
     }
 }
 
-/// What is short may be long when it is decoded.
+/// Returns the number of bytes that the decompression of `coded` has to process: at least its own
+/// length, at most `max_oneshot`.
 pub(super) fn work_of_gunzip(coded: &[u8], config: &Config) -> usize {
     let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
     inflate::claimed_length(coded).min(most).max(coded.len())
 }
 
-/// Memory for what is given out of stored answers.
+/// Reservations for the parts of cache entries that are sent.
 pub(super) type Borrowed = Vec<Loan>;
 
+/// A reservation for bytes of a cache entry that are sent.
 #[derive(Debug)]
 pub(super) enum Loan {
-    /// For what was decoded.
+    /// Memory of a decompressed entry.
     Decoded(Arc<Lent>),
-    /// For what was put together of it.
+    /// Memory of a body that was assembled from entries.
     Assembled { _memory: Reservation },
 }

@@ -1,8 +1,8 @@
-//! What is asked of the node in the background: what its chain is like.
+//! Background requests that probe the capabilities of a node's chain.
 //!
-//! The host makes that request like one that updates the cache, and nobody waits for
-//! it: what is not known is what it always was, and a value that is none of its type
-//! shows that it was wrong.
+//! The host sends the request like a background update, and no client waits for it: unknown
+//! capabilities keep their defaults, and a value that doesn't match its type shows that a default
+//! was wrong.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::ssz::Preset;
 use crate::transcode::chain::Chain;
 use crate::transcode::{Negotiated, JSON};
 
-/// What is read of it may take so many times its length for a moment.
+/// Bytes that decoding a response may allocate for a moment, for each byte of its length.
 const TIMES: usize = 48;
 
-/// For so long the host awaits an answer. Milliseconds.
+/// Time that the host waits for the response to a probe. Milliseconds.
 const PATIENCE: u64 = 1_000;
 
-/// A longer name of a node is no name.
+/// Maximum length of a node's name. Bytes. Nodes with a longer name are not probed.
 const LONGEST_NAME: usize = 512;
 
-/// What the body, or the client's conditions, have in a head.
+/// Headers that describe the client's body or its conditions, removed from a probe.
 const OF_THE_CLIENT: [&str; 10] = [
     "Content-Type",
     "Content-Encoding",
@@ -43,7 +43,7 @@ const OF_THE_CLIENT: [&str; 10] = [
 ];
 
 impl Exchange {
-    /// The chain behind the place, as far as is known.
+    /// The chain behind the route, as far as it is known.
     pub(super) fn chain(&self) -> Chain {
         let said = self.config.ssz.preset;
         Chain {
@@ -52,13 +52,14 @@ impl Exchange {
         }
     }
 
-    /// Whether somebody has said its preset.
+    /// Whether the preset is configured or was detected.
     pub(super) fn knows_preset(&self) -> bool {
         self.config.ssz.preset.or(self.learnt.preset).is_some()
     }
 
-    /// What was learnt of the node holds for this request. What it needs, and of whom:
-    /// `url` is where the request goes, where each has its own.
+    /// Loads the node's capabilities for this request. Returns the capabilities that the request
+    /// needs and the name of the node. `url` is the target of the request, where requests differ in
+    /// it.
     fn recall(&mut self, url: Option<&[u8]>) -> Option<(Needs, Vec<u8>)> {
         let needs = self.needs()?;
         let name = self.name_of_node(url.unwrap_or_default())?;
@@ -66,18 +67,19 @@ impl Exchange {
         Some((needs, name))
     }
 
-    /// The same, of nodes that were learnt of apart from others of these settings.
+    /// Loads the capabilities from `nodes`, which are kept apart from those of the settings.
     pub(super) fn recall_from(&mut self, nodes: &Learnt) {
         self.nodes = Some(nodes.clone());
         self.recall(None);
     }
 
-    /// All that was learnt of the nodes that there are here.
+    /// Capabilities of all nodes that this exchange may reach.
     fn nodes(&self) -> &Learnt {
         self.nodes.as_ref().unwrap_or(&self.config.ssz.learnt)
     }
 
-    /// What the node is to be asked in the background, and awaits the answer to that.
+    /// Returns the exchange for a probe of the node, if a capability is unknown and due to be
+    /// probed.
     pub(super) fn inquire(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
         let (needs, name) = self.recall(url)?;
         let question = self.nodes().question(&name, needs, now)?;
@@ -108,13 +110,14 @@ impl Exchange {
         (is_asked && (needs.preset || needs.digests)).then_some(needs)
     }
 
-    /// What tells the nodes of a place apart: where its requests go, and what is before
-    /// the route in their paths. `None`: another path can't be asked there.
+    /// Returns the name that distinguishes the nodes of a route: the target of the requests, and
+    /// the part of their paths before the Beacon API's route. `None` if no other path can be
+    /// requested at this target.
     fn name_of_node(&self, url: &[u8]) -> Option<Vec<u8>> {
         let scheme = url.windows(3).position(|three| three == b"://");
         let host = scheme.map_or(url, |at| &url[at + 3..]);
         if host.iter().any(|byte| matches!(byte, b'/' | b'?')) {
-            // each request's own path is in it
+            // the target contains the path of one request
             return None;
         }
         let prefix = self.request.prefix.as_deref()?;
@@ -122,18 +125,19 @@ impl Exchange {
         (name.len() <= LONGEST_NAME).then_some(name)
     }
 
-    /// Of one that inquires: the path that is to be asked instead of that one.
+    /// Returns the path to probe in place of `path`, if this exchange is a probe.
     pub(super) fn path_of_inquiry(&self, path: &[u8]) -> Option<Vec<u8>> {
         let inquiry = self.inquiry.as_ref()?;
         beacon::beside(path, inquiry.question.route())
     }
 
-    /// For how long the answer is awaited, in milliseconds; `None`: there is no question.
+    /// Time that the host waits for the response to a probe, in milliseconds; `None` if this
+    /// exchange is no probe.
     pub(super) fn patience(&self) -> Option<u64> {
         self.inquiry.as_ref().map(|_| PATIENCE)
     }
 
-    /// Of one that inquires: whether an answer with that head is one.
+    /// Whether a response with this head can be evaluated as the response to the probe.
     pub(super) fn judge_inquiry<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -149,7 +153,7 @@ impl Exchange {
         is_answer
     }
 
-    /// All of the answer is there, at that time.
+    /// Evaluates the complete response to the probe, at the time `now`.
     pub(super) fn learn(&mut self, now: u64) {
         let Phase::Passing(held) = &self.phase else {
             return;

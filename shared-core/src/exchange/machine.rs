@@ -1,5 +1,4 @@
-//! The exchange itself: what it has in every state, what can be read of it, and
-//! how it moves.
+//! The exchange: its data, its accessors, and the transition between phases.
 
 use std::sync::Arc;
 
@@ -30,49 +29,51 @@ use crate::transcode::{call, Format, Negotiated, Submitted};
 
 const ACCEPT: &str = "Accept";
 
-/// One exchange. See the [module's](super) theory of operation.
+/// One exchange. See the [module](super).
 #[derive(Debug)]
 pub struct Exchange {
     pub(super) config: Arc<Config>,
     pub(super) phase: Phase,
     pub(super) mode: Mode,
-    /// Why it is not the SSZ that was asked for, where the head said so.
+    /// Mode of a response that was requested as SSZ and is not, if the head shows it.
     pub(super) not_ssz: Option<Mode>,
     pub(super) request: Request,
     pub(super) upstream_edits: Vec<HeadEdit>,
     pub(super) head_edits: Vec<HeadEdit>,
     pub(super) varies: bool,
-    /// Bytes of the body that came, and that the client got.
+    /// Bytes of the body that were received.
     pub(super) received: u64,
+    /// Bytes of the body that were sent to the client.
     pub(super) sent: u64,
-    /// What the node gets in place of the request's body: a part of a batch, JSON of
-    /// SSZ, or what was coded. It lives as long as the exchange.
+    /// Body of the upstream request, if it is not the client's: a part of a batch, JSON made of
+    /// SSZ, or a decompressed body. It lives as long as the exchange.
     pub(super) request_body: Vec<u8>,
-    /// Where the node has what is asked for, if that is elsewhere. As long.
+    /// Target of the upstream request, if it is not the client's. It lives as long as the
+    /// exchange.
     pub(super) request_target: Vec<u8>,
-    /// The memory that the body takes where it may be long.
+    /// Memory of the request's body, if the body may be long.
     pub(super) request_memory: Option<Reservation>,
     pub(super) cache_status: CacheStatus,
-    /// Why it is no hit, or will not be stored.
+    /// Reason why the response is no hit, or will not be stored.
     pub(super) reason: Reason,
     pub(super) looked: Looked,
     pub(super) storing: Storing,
-    /// Blocks that the node's answer shows.
+    /// Search for the blocks that the upstream's response shows.
     pub(super) watched: Option<Box<Watch>>,
-    /// Of the chain of the node that it goes to.
+    /// Capabilities of the node that the request goes to.
     pub(super) learnt: Known,
-    /// Where that is from, if not from the settings.
+    /// Source of the capabilities, if not the settings.
     pub(super) nodes: Option<Learnt>,
-    /// It is no client's, but asks the node what its chain is like.
+    /// The probe, if this exchange is one and has no client.
     pub(super) inquiry: Option<Box<Inquiry>>,
-    /// How the node has answered.
+    /// Outcome of the upstream request.
     pub(super) upstream: Upstream,
-    /// It purges, or shows the status: it is not counted.
+    /// Whether the exchange is a purge or a status request, which is not counted.
     pub(super) is_administrative: bool,
 }
 
 impl Exchange {
-    /// A new exchange at a place with these settings.
+    /// Returns a new exchange at a route with these settings.
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             config,
@@ -101,76 +102,71 @@ impl Exchange {
         }
     }
 
-    /// The settings of its place.
+    /// Settings of the route.
     pub fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
-    /// Where the exchange stands.
+    /// State of the exchange.
     pub fn state(&self) -> State {
         self.phase.state()
     }
 
-    /// What happened to the answer; final in `Ready`, `Passing` and `Cut`.
+    /// Mode of the response; final in `Ready`, `Passing` and `Cut`.
     pub fn mode(&self) -> Mode {
         self.not_ssz.unwrap_or(self.mode)
     }
 
-    /// Why the answer did not come from the cache, or will not from it.
+    /// Reason why the response did not come from the cache, or will not be stored.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// Changes to the head that the node gets.
+    /// Edits of the head of the upstream request.
     pub fn upstream_edits(&self) -> &[HeadEdit] {
         &self.upstream_edits
     }
 
-    /// Changes to the head that the client gets. Valid once the answer is
-    /// decided.
+    /// Edits of the head of the response. Valid once the response is decided.
     pub fn head_edits(&self) -> &[HeadEdit] {
         &self.head_edits
     }
 
-    /// Whether the answer depends on `Accept-Encoding`. The head edits say so
-    /// to the client, unless the host writes that itself.
+    /// Whether the response depends on `Accept-Encoding`. The head edits set `Vary`, unless the
+    /// host writes it.
     pub fn varies(&self) -> bool {
         self.varies
     }
 
-    /// What a cache between this exchange and the node should tell answers
-    /// apart by: the node's `Vary` without the fields that the upstream edits
-    /// make the same for every request.
+    /// Returns the value of `Vary` for a cache between this exchange and the upstream: the
+    /// upstream's `Vary` without the headers that the upstream edits make equal in all requests.
     pub fn upstream_vary(&self, vary: &[u8]) -> Vec<u8> {
         self.upstream_edits
             .iter()
-            // that one is the same for those who want the same
+            // its edited value is the same for clients with the same preference
             .filter(|edit| edit.name != ACCEPT)
             .fold(vary.to_vec(), |vary, edit| {
                 vary::without(std::iter::once(&vary[..]), &edit.name)
             })
     }
 
-    /// What the node is to get after `LookUp::ForwardRewritten`.
+    /// Body of the upstream request after `LookUp::ForwardRewritten`.
     pub fn request_body(&self) -> &[u8] {
         &self.request_body
     }
 
-    /// Path and query of what the node is to be asked for instead, as they were shown;
-    /// empty: they are right.
+    /// Path and query of the upstream request; empty if they are the client's.
     pub fn request_target(&self) -> &[u8] {
         &self.request_target
     }
 
-    /// The status of a stored answer that is to be sent; 0: the status is the
-    /// node's.
+    /// Status of a stored response that is to be sent; 0 if the upstream's status is sent.
     pub fn status(&self) -> u16 {
         self.answer().map_or(0, |answer| answer.status)
     }
 
-    /// Bytes to send right after the head, in pieces: the whole body in
-    /// `Ready`, what was collected in `Passing`. They live as long as the
-    /// exchange.
+    /// Slices of the body to send right after the head: the complete body in `Ready`, the
+    /// buffered bytes in `Passing`. They live as long as the exchange.
     pub fn body(&self) -> impl Iterator<Item = &[u8]> {
         let (own, stored): (&[u8], _) = match &self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => (&answer.body, &answer.stored),
@@ -183,8 +179,8 @@ impl Exchange {
             .filter(|piece| !piece.is_empty())
     }
 
-    /// The same, for a host that copies it: of a long one the memory goes as it is given
-    /// out, and [`body`](Self::body) is of no use any more.
+    /// Passes the slices of the body to a host that copies them. The memory of a long body is
+    /// released while it is drained; [`body`](Self::body) must not be used afterwards.
     pub fn give_out(&mut self, mut to: impl FnMut(&[u8])) {
         let (own, stored) = match &mut self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => {
@@ -203,7 +199,7 @@ impl Exchange {
         }
     }
 
-    /// Bytes of the body before it was coded, held, streamed or stored, for
+    /// Number of bytes of the body before it was compressed, buffered, streamed or stored, for
     /// ratios.
     pub fn received(&self) -> u64 {
         match &self.phase {
@@ -211,7 +207,7 @@ impl Exchange {
                 let stored = answer.stored.as_ref();
                 stored.map_or(self.received, Body::plain_length)
             }
-            // of what the host does not show
+            // pieces that the host does not report
             Phase::Passing(held) if self.received == 0 && !self.request.head => {
                 held.declared.unwrap_or(0) as u64
             }
@@ -219,7 +215,7 @@ impl Exchange {
         }
     }
 
-    /// Bytes of the body as it was or will be sent.
+    /// Number of bytes of the body as it was or will be sent.
     pub fn sent(&self) -> u64 {
         match &self.phase {
             Phase::Ready(answer) => match &answer.stored {
@@ -230,52 +226,52 @@ impl Exchange {
         }
     }
 
-    /// Whether the body was compressed here.
+    /// Whether this exchange compressed the body.
     pub fn is_compressed(&self) -> bool {
         let edits = self.head_edits.iter();
         let mut codings = edits.rev().filter(|edit| edit.name == "Content-Encoding");
         codings.next().is_some_and(|coding| coding.value.is_some())
     }
 
-    /// What became of the cache here.
+    /// Cache status of the response.
     pub fn cache_status(&self) -> CacheStatus {
         self.cache_status
     }
 
-    /// The method of a single call, as it stood in the request; empty before
-    /// the look-up, and for batches.
+    /// Method of a single call, as written in the request; empty before the lookup and for
+    /// batches.
     pub fn rpc_method(&self) -> &[u8] {
         &self.looked.rpc_method
     }
 
-    /// Those of a batch that was read: each once, in the order of the calls, with commas
-    /// between them; `*` stands for more than are named.
+    /// Methods of a batch that was read: each once, in the order of the calls, separated by
+    /// commas; `*` stands for the methods beyond the maximum.
     pub fn rpc_methods(&self) -> &[u8] {
         &self.looked.rpc_methods
     }
 
-    /// How many calls were denied.
+    /// Number of calls that were denied.
     pub fn denied(&self) -> usize {
         self.looked.denied
     }
 
-    /// What the answer is stored under, after the look-up; `None` for batches
-    /// and for what is not stored.
+    /// Key under which the response is stored, after the lookup; `None` for batches and for
+    /// responses that are not stored.
     pub fn cache_key(&self) -> Option<&[u8; 32]> {
         self.looked.key.as_ref()
     }
 
-    /// Calls of a batch; `None` if it is none.
+    /// Number of calls of a batch; `None` for other requests.
     pub fn batch_size(&self) -> Option<usize> {
         self.looked.batch_size
     }
 
-    /// How many of them were answered from the cache.
+    /// Number of calls of a batch that were answered from the cache.
     pub fn batch_hits(&self) -> usize {
         self.looked.batch_hits
     }
 
-    /// The client's request head.
+    /// Handles the client's request head.
     ///
     /// # Errors
     /// [`Misuse`] unless it is the first call.
@@ -312,7 +308,7 @@ impl Exchange {
         if self.config.policy().is_some() {
             self.request.calls_by_query = query::may_call(target);
         }
-        // what it says may be known
+        // the response may be stored or known
         let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
         self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);
@@ -333,14 +329,16 @@ impl Exchange {
         Ok(())
     }
 
-    /// What SSZ has to do with the request, if it has.
+    /// Sets the format that was negotiated for the response, and the headers of the upstream
+    /// request that follow from it.
     pub(super) fn negotiate(&mut self, ssz: Option<Negotiated>) {
         let Some(ssz) = ssz.filter(|_| !self.request.untouched) else {
             return;
         };
         self.request.ssz = Some(ssz);
         if let Some(format) = ssz.format() {
-            // however a client says it, it gets the same; of a call that is in JSON
+            // clients that express the same preference differently share entries; calls are
+            // stored as JSON
             let accept = match ssz.is_call() {
                 true => Format::Json.media_type(),
                 false => format.media_type(),
@@ -351,15 +349,14 @@ impl Exchange {
             self.upstream_edits.push(HeadEdit::set(ACCEPT, accept));
         }
         if ssz.format() == Some(Format::Ssz) {
-            // they are of the bytes that the client has or wants, not of the node's
+            // validators and ranges refer to the client's bytes, not to the upstream's
             for name in ["If-None-Match", "If-Modified-Since", "Range", "If-Range"] {
                 self.upstream_edits.push(HeadEdit::remove(name));
             }
         }
     }
 
-    /// Moves along the table; `next` is made of what the state had, and does not
-    /// fail.
+    /// Performs a transition; `next` builds the phase from the previous one, and does not fail.
     pub(super) fn move_on(
         &mut self,
         event: Event,
@@ -371,7 +368,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The state after `event`.
+    /// Returns the state after `event`, or [`Misuse`] if the present state does not allow it.
     pub(super) fn allows(&self, event: Event) -> Result<State, Misuse> {
         self.state().after(event).ok_or_else(|| self.misuse(event))
     }
@@ -383,7 +380,7 @@ impl Exchange {
         }
     }
 
-    /// The answer that is ready, or will be when the node's has ended.
+    /// The response that is ready, or that will be when the upstream's body has ended.
     pub(super) fn answer(&self) -> Option<&Answer> {
         match &self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => Some(answer),
@@ -398,7 +395,7 @@ impl Exchange {
         }
     }
 
-    /// The batch of which the node is asked a part.
+    /// The batch of which a part is fetched from the node.
     pub(super) fn mixed(&self) -> Option<&Mixed> {
         match &self.phase {
             Phase::AwaitingPart(mixed) | Phase::CollectingPart(mixed) | Phase::Merging(mixed) => {

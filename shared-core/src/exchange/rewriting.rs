@@ -1,14 +1,14 @@
-//! A request's body in another form: what was coded decoded, and JSON of SSZ, for a
-//! node that takes JSON only.
+//! Request bodies that are rewritten: compressed bodies are decompressed, and SSZ is converted
+//! to JSON for a node that accepts JSON only.
 //!
-//! With `sszip_ssz_request auto` a node that has refused SSZ once (415) gets JSON
-//! from then on. What is no value of its type is refused before the node sees it:
-//! nothing of it was published. No request is sent twice.
+//! With `sszip_ssz_request auto` a node that has rejected SSZ once (415) gets JSON from then on.
+//! A body that is no value of its type is rejected before the node receives it: nothing was
+//! published. No request is sent twice.
 //!
-//! A payload that is submitted over REST becomes a call, where the node has that only
-//! (`sszip_ssz_witness rpc`). As it is the node has no use for it, so what can't be a
-//! call is refused, whatever the reason. So is a call for a witness that can't be such a
-//! payload, where the node has the route only (`sszip_ssz_witness rest`).
+//! A payload that is submitted over REST becomes a call, if the node has the method only
+//! (`sszip_ssz_witness rpc`). The node can't use the original, so a payload that can't become a
+//! call is rejected, for whatever reason. A call for a witness that can't become such a payload
+//! is rejected in the same way, if the node has the route only (`sszip_ssz_witness rest`).
 
 use super::actions::Misuse;
 use super::answer::Answer;
@@ -31,52 +31,53 @@ use crate::transcode::engine::called::{Refusal, Submission};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
 
-/// Whether `room` bytes may be allocated beside `beside`, which are reserved already.
+/// Whether `room` bytes may be allocated in addition to `beside` bytes that are reserved
+/// already.
 fn has_room(memory: &mut Option<Reservation>, beside: usize, room: usize, limit: usize) -> bool {
     let needed = beside.saturating_add(room);
     memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))
 }
 
-/// What the SSZ and its JSON likely take, in lengths of the SSZ.
+/// Estimate of the memory for SSZ and its JSON, in lengths of the SSZ.
 const LENGTHS: usize = 4;
 
-/// Longer SSZ is not made JSON in an event loop, in bytes: what takes 2 to 3 ms, more
-/// than a block with its blobs has.
+/// Length in bytes beyond which SSZ is not converted on an event loop: 2 to 3 ms, and more than
+/// a block with its blobs has.
 const OFF_LOOP: usize = 4 << 20;
 
 impl Exchange {
-    /// Whether the node is to get the request's body as JSON.
+    /// Whether the request's body has to be rewritten for the node.
     pub(super) fn rewrites(&self) -> bool {
         let is_to_be = self.to_be_json().is_some() || self.request.payload.is_some();
         is_to_be && self.request_body.is_empty() && self.state() == State::AwaitingHead
     }
 
-    /// What is SSZ and goes to a node that takes JSON.
+    /// The submission in SSZ for a node that accepts JSON.
     fn to_be_json(&self) -> Option<Submitted> {
         let ssz = &self.config.ssz;
         let submitted = self.request.submitted;
         submitted.filter(|it| ssz.request == SszRequest::Always || ssz.refused.has(it.route()))
     }
 
-    /// Whether the node gets it in the other format.
+    /// Whether the node gets the body in the other format.
     fn is_to_be_other(&self) -> bool {
         let is_payload = self.request.payload.is_some() || self.request.called.is_some();
         is_payload || self.to_be_json().is_some()
     }
 
-    /// No longer body is taken as it came, nor decoded.
+    /// Maximum length in bytes of a body that is read or decompressed for a rewrite.
     fn longest_to_rewrite(&self) -> u64 {
         let (in_other, in_same) = (self.config.ssz.max_size, self.config.max_oneshot);
         match self.is_to_be_other() {
             true => in_other,
-            // it may be a call that the node has at a route
+            // the body may be a call for a route of the node
             false if self.request.route.is_some() => in_other.max(in_same),
             false => in_same,
         }
     }
 
-    /// No longer body is kept in memory for this: for a look-up, or `whole`, in another
-    /// form.
+    /// Maximum length in bytes of a body that is kept in memory for a lookup or, with `whole`,
+    /// for a rewrite.
     pub(super) fn longest_request(&self, whole: bool) -> u64 {
         let looked_up = self.config.cache.max_request;
         match whole {
@@ -85,13 +86,13 @@ impl Exchange {
         }
     }
 
-    /// Whether that can be, with a body of that length.
+    /// Whether a body of this length can be rewritten.
     pub(super) fn is_to_rewrite(&self, length: BodyLength) -> bool {
         match length {
             _ if self.request.payload.is_some() => true,
             BodyLength::Known(length) => {
                 let memory = match self.request.coding.coded() {
-                    // it will be longer, who knows by how much
+                    // the decompressed length is not known
                     Some(_) => length,
                     None => length.saturating_mul(LENGTHS as u64),
                 };
@@ -101,8 +102,8 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be [coded](Self::code); `None`: there is no memory to read
-    /// it, or it `is_too_long` for that. `false`: it goes to the node as it is.
+    /// Copies the body, to be processed by [`code`](Self::code). `body` is `None` if there is no
+    /// memory to read it or it `is_too_long`. `false` if the body goes to the node unchanged.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -142,7 +143,8 @@ impl Exchange {
         Ok(true)
     }
 
-    /// Whether what can't be rewritten for that reason is refused.
+    /// Rejects the request if a body that can't be rewritten must not be forwarded. Whether it
+    /// was rejected.
     fn is_refused(&mut self, why: Why) -> bool {
         match (&mut self.request.payload, &mut self.request.called) {
             (Some(payload), _) => payload.refuse(why),
@@ -152,7 +154,7 @@ impl Exchange {
         true
     }
 
-    /// Whether an event loop should not wait for it.
+    /// Whether the rewrite takes too long for an event loop.
     pub(super) fn is_long_to_rewrite(&self) -> bool {
         match &self.phase {
             Phase::Rewriting(_) if self.request.coding.coded().is_some() => true,
@@ -161,7 +163,7 @@ impl Exchange {
         }
     }
 
-    /// Decodes the body, and makes JSON of it, or an answer of what is wrong with it.
+    /// Decompresses the body and converts it to JSON, or responds with an error.
     pub(super) fn rewrite(&mut self) -> Result<(), Misuse> {
         let Phase::Rewriting(body) = &mut self.phase else {
             return Err(self.misuse(Event::Rewritten));
@@ -171,7 +173,7 @@ impl Exchange {
         let body = match self.decode_to_rewrite(body) {
             Ok(body) => body,
             Err(why) if self.is_refused(why.clone()) => Vec::new(),
-            // it goes to the node as it is
+            // the body goes to the node unchanged
             Err(_) => return self.not_rewritten(),
         };
         if let Some(payload) = &self.request.payload {
@@ -204,14 +206,13 @@ impl Exchange {
         }
     }
 
-    /// The node gets what the client sent.
+    /// Forwards the body that the client sent.
     fn not_rewritten(&mut self) -> Result<(), Misuse> {
         self.request_memory = None;
         self.move_on(Event::GiveUp, Phase::given_up)
     }
 
-    /// What was coded is decoded, and read if it may be a call that the node has at a
-    /// route.
+    /// Decompresses the body, and reads it if it may be a call for a route of the node.
     fn decode_to_rewrite(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Why> {
         if self.request.coding.coded().is_none() {
             return Ok(body);
@@ -245,7 +246,7 @@ impl Exchange {
         Ok(body)
     }
 
-    /// The node gets what was coded decoded, if it takes nothing else.
+    /// Forwards the decompressed body, if the node accepts nothing else.
     fn rewrite_decoded(&mut self, body: Vec<u8>) -> Result<(), Misuse> {
         if self.may_still_give_result() {
             self.read_call(&body);
@@ -272,12 +273,12 @@ impl Exchange {
                 let body = refusal(submitted.type_name(), &why);
                 self.refuse(why.mode(), (400, JSON, body))
             }
-            // the node is to say what it thinks of it
+            // the node is to report the error
             Err(_) => self.not_rewritten(),
         }
     }
 
-    /// The node gets that call in place of the request.
+    /// Forwards this call in place of the request.
     fn ask_by_call(&mut self, call: Vec<u8>) -> Result<(), Misuse> {
         self.request_body = call;
         self.say_decoded();
@@ -288,13 +289,13 @@ impl Exchange {
         let edits = &mut self.upstream_edits;
         edits.push(HeadEdit::set("Content-Type", JSON));
         if self.config.upstream_encoding != UpstreamEncoding::Identity {
-            // an error is read before it is decoded
+            // an error is read before it is decompressed
             edits.push(HeadEdit::set("Accept-Encoding", b"identity"));
         }
         self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)
     }
 
-    /// The node gets that at its route in place of the call.
+    /// Forwards this submission to the node's route in place of the call.
     fn ask_at_route(&mut self, submission: Submission) -> Result<(), Misuse> {
         self.request_body = submission.ssz;
         self.say_decoded();
@@ -312,7 +313,7 @@ impl Exchange {
         self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)
     }
 
-    /// An answer of ours: no node is asked.
+    /// Responds with an error without a request to the node.
     fn refuse(
         &mut self,
         mode: Mode,
@@ -332,8 +333,8 @@ impl Exchange {
         self.move_on(Event::Refuse, |_| Phase::Ready(answer))
     }
 
-    /// Where nobody has said the preset, in that of which it is a value: what they have
-    /// in common is written alike.
+    /// Converts a body to JSON. If no preset is known, the presets are tried until the body is a
+    /// value of one: equal values are written alike in all presets.
     fn json_of(&mut self, submitted: Submitted, body: &[u8]) -> Result<Vec<u8>, Why> {
         let preset = self.chain().preset;
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
@@ -355,19 +356,19 @@ impl Exchange {
         made
     }
 
-    /// Whether the node gets another body than the client sent.
+    /// Whether the body of the upstream request differs from the client's.
     pub(super) fn is_rewritten(&self) -> bool {
         !self.request_body.is_empty()
     }
 
-    /// Whether there is an answer, and all of it is ours.
+    /// Whether the response was made by sszip.
     pub(super) fn is_ours(&self) -> bool {
         self.answer().is_some_and(|answer| answer.is_ours)
     }
 
-    /// The node's status: whether it takes SSZ, or what is coded, shows in that. Where
-    /// it may be either it is both, unless `Accept-Encoding` says that it is the coding
-    /// (RFC 9110, 15.5.16): what a node gets instead every node takes.
+    /// Records whether the node rejects SSZ or a content coding, from its status. A 415 that may
+    /// mean either is taken for both, unless `Accept-Encoding` shows that it means the coding
+    /// (RFC 9110, 15.5.16): every node accepts the body that it gets instead.
     pub(super) fn learn_of_status<'a>(
         &self,
         status: u16,
@@ -390,7 +391,7 @@ impl Exchange {
     }
 }
 
-/// An error as the Beacon API has them.
+/// Returns an error in the form of the Beacon API.
 fn refusal(type_name: &str, why: &Why) -> Vec<u8> {
     let message = format!("the body is no {type_name}: {why}");
     let error = serde_json::json!({ "code": 400, "message": message });

@@ -1,4 +1,4 @@
-//! What a host is to do, and the work that it is given.
+//! Steps that a host executes, and the jobs that it runs.
 
 use std::ffi::CStr;
 
@@ -7,60 +7,62 @@ use super::machine::Exchange;
 use crate::mode::Mode;
 use crate::panics::caught;
 
-/// What a host is to do next.
+/// The next action of a host.
 #[derive(Debug)]
 pub enum Step {
-    /// Nothing, until something happens: what was shown was taken.
+    /// Wait for the next event: the piece was accepted.
     Await,
-    /// Send the request to the node.
+    /// Forward the request to the upstream.
     Forward,
-    /// The same, with [`Exchange::request_body`] as its body.
+    /// Forward the request with [`Exchange::request_body`] as its body.
     ForwardRewritten,
-    /// Send a stored answer: [`Exchange::status`], [`Exchange::head_edits`] as
-    /// the whole head, and [`Exchange::body`].
+    /// Send a stored response: [`Exchange::status`], [`Exchange::head_edits`] as the whole head,
+    /// and [`Exchange::body`].
     Respond,
-    /// Look up again when this request is woken, or when its
-    /// [time](super::drive::Driver::next_timer) is over.
+    /// Repeat the lookup when this request is woken, or when its
+    /// [timer](super::drive::Driver::next_timer) expires.
     Wait,
-    /// Send the head, with the head edits, and the body as it comes.
+    /// Send the head with the head edits, and stream the body unchanged.
     Pass,
-    /// The same, and show each piece of the body to [`Driver::piece`](super::drive::Driver::piece).
+    /// Send the response as with [`Step::Pass`], and report each piece of the body to
+    /// [`Driver::piece`](super::drive::Driver::piece).
     Show,
-    /// Keep the head back, and show the body to [`Driver::piece`](super::drive::Driver::piece).
+    /// Withhold the head, and deliver the body to [`Driver::piece`](super::drive::Driver::piece).
     Hold,
-    /// Send the head, with the head edits, and the body through
-    /// [`Driver::stream`](super::drive::Driver::stream), with the piece that was shown last.
+    /// Send the head with the head edits, and the body through
+    /// [`Driver::stream`](super::drive::Driver::stream), beginning with the last piece that was
+    /// delivered.
     Stream,
-    /// Send the head, with the head edits, and [`Exchange::body`], which is all
-    /// of it.
+    /// Send the head with the head edits, and [`Exchange::body`] as the complete body.
     Send,
-    /// The same, then the piece that was shown last, and the rest as it comes.
+    /// Send the head with the head edits, [`Exchange::body`], then the last piece that was
+    /// delivered, and the rest of the body unchanged.
     SendThenPass,
-    /// Run this on a thread that serves no connections, then give it to
+    /// Run this job on a thread that serves no connections, then pass it to
     /// [`Driver::done`](super::drive::Driver::done).
     OffLoop(Job),
-    /// Nothing was sent, and there is nothing to send: answer 502.
+    /// Respond with 502: nothing was sent, and there is no response to send.
     Fail(Lack),
 }
 
-/// What is lacking where there is nothing to send.
+/// The reason why there is no response to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The node's answer is not whole.
+    /// The upstream's response is truncated.
     Short,
-    /// Memory was refused to what can't be sent as it came.
+    /// There is no memory for a response that can't be sent unchanged.
     Memory,
-    /// It can't be had in the format that was asked for, and is too long to have
-    /// been kept as it was.
+    /// The response is not available in the requested format, and was too long for its original to
+    /// be buffered.
     Format,
-    /// Its head was not judged, and it may be what the client does not take.
+    /// The head could not be evaluated, and the client may not accept the response.
     Judgement,
-    /// The node switches to another protocol, in which calls would not be judged.
+    /// The node switches to another protocol, in which the policy could not be applied to calls.
     Protocol,
 }
 
 impl Lack {
-    /// Of an exchange with that mode, which has nothing to send.
+    /// Returns the reason for an exchange with this mode that has no response to send.
     pub(super) fn of(mode: Mode) -> Self {
         match mode {
             Mode::SszVersion | Mode::SszFork | Mode::SszInvalid | Mode::SszLength => Lack::Format,
@@ -69,7 +71,7 @@ impl Lack {
         }
     }
 
-    /// As a word, for hosts whose logs have one for each reply of theirs.
+    /// Name of the reason, for hosts whose logs have one for each local reply.
     pub const fn name(self) -> &'static str {
         match self {
             Lack::Short => "sszip_cut_short",
@@ -80,7 +82,7 @@ impl Lack {
         }
     }
 
-    /// For logs.
+    /// Description of the reason, for logs.
     pub const fn text(self) -> &'static CStr {
         match self {
             Lack::Short => c"the response ended before its length was reached",
@@ -92,44 +94,44 @@ impl Lack {
     }
 }
 
-/// Work that takes too long for an event loop. It can go to any thread.
+/// Work that takes too long for an event loop, and can run on any thread.
 #[derive(Debug)]
 pub struct Job(pub(super) Work);
 
 #[derive(Debug)]
 pub(super) enum Work {
-    /// An answer is coded, or decoded.
+    /// Compress or decompress a response.
     Answer(Box<Exchange>),
-    /// What is to be stored of an answer that is out.
+    /// Build and store the entry for a response that was sent.
     Store(Box<Fill>),
-    /// An answer that is out is forgotten.
+    /// Free the memory of a response that was sent.
     Forget(Option<Box<Exchange>>),
 }
 
-/// Bytes of an answer that are given back to the system when it is forgotten: that takes
-/// a tenth of a millisecond for each megabyte.
-/// Less is given back at once, so that whoever comes next has the memory.
+/// Length of a response in bytes from which its memory is freed by a job: returning memory to the
+/// system takes a tenth of a millisecond per megabyte. Shorter responses are freed at once, so that
+/// the next request can use the memory.
 pub(super) const LONG_TO_FORGET: usize = 32 << 20;
 
 impl Job {
-    /// How many a process should run at once, at most: a core is left to the event
-    /// loop, where there is more than one.
+    /// Maximum number of jobs that a process should run at once: one core is left to the event loop
+    /// if there is more than one.
     pub fn at_once() -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         cores.saturating_sub(1).max(1)
     }
 
-    /// Milliseconds for each megabyte.
+    /// Runs the job. Takes milliseconds per megabyte.
     pub fn run(&mut self) {
         match &mut self.0 {
             Work::Answer(exchange) => code(exchange),
-            // what could not be made is not stored
+            // an entry that could not be built is not stored
             Work::Store(fill) => caught(|| fill.build()).unwrap_or_default(),
             Work::Forget(exchange) => drop(exchange.take()),
         }
     }
 
-    /// Whether it is to be run though its client has gone.
+    /// Whether the job must run even if its client has disconnected.
     pub fn is_to_be_stored(&self) -> bool {
         match &self.0 {
             Work::Answer(exchange) => exchange.is_filling(),
@@ -137,8 +139,8 @@ impl Job {
         }
     }
 
-    /// Of one that nobody waits for, once it has run: stores what it has made,
-    /// at `now` of the look-ups' clock.
+    /// Stores the entry that a job has built for which no client waits, at `now` of the lookup
+    /// clock.
     pub fn store(self, now: u64) {
         match self.0 {
             Work::Answer(_) | Work::Forget(_) => {}
@@ -147,26 +149,26 @@ impl Job {
     }
 }
 
-/// Runs the coder; if it fails inside, the body is the original.
+/// Runs the compression; if it panics, the original body is sent.
 pub(super) fn code(exchange: &mut Exchange) {
     let coded = caught(|| exchange.code());
-    // it is in a state to be coded, or to give up
+    // the state allows the compression, or sending the original
     let _ = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
 }
 
-/// What others of the host's filters make of an answer.
+/// Changes that the host's other filters make to a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nothing.
+    /// The body is not changed.
     Nothing,
-    /// They change its body.
+    /// The body is changed.
     Changed,
-    /// They change its body, and what the node sends of it is to be shown to
+    /// The body is changed, and the upstream's body is reported to
     /// [`Driver::node_piece`](super::drive::Driver::node_piece).
     Apart,
 }
 
-/// Stores it, or says who is to prepare it.
+/// Stores the entry, or returns the job that builds it.
 pub(super) fn stored(mut fill: Box<Fill>, now: u64) -> Option<Job> {
     if fill.is_long() {
         return Some(Job(Work::Store(fill)));
@@ -193,7 +195,7 @@ mod tests {
 
     const JSON: Field<'static> = (b"Content-Type", b"application/json");
 
-    /// Exchange whose response, with these header fields, waits for the coder.
+    /// Returns an exchange whose response, with these headers, waits for its compression.
     fn before_coding(most: Option<&[u8]>, fields: &[Field<'_>], body: &[u8]) -> Box<Exchange> {
         let mut directives = Directives::default();
         directives.set("enable", &[b"on"]).unwrap();

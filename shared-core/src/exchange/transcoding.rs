@@ -1,4 +1,4 @@
-//! A body on its way to another format, as far as it has come.
+//! The conversion of a response to another format, while its body arrives.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,12 @@ use crate::memory::Reservation;
 use crate::transcode::engine::problem;
 use crate::transcode::{Transcoder, Why};
 
-/// Longer answers of nodes are long: more than a block with its blobs has, and no more
-/// than is kept of them by default. Bytes.
+/// Length beyond which a response counts as long: more than a block with its blobs has, and the
+/// default of the bytes that are buffered of an original. Bytes.
 const LONG: u64 = 4 << 20;
 
-/// A place among the long answers that the process transcodes at a time, given back when
-/// it is dropped; `None`: one of that length needs none.
+/// Returns a slot among the long responses that the process transcodes at a time, which is
+/// released when it is dropped; `None` if a response of this length needs none.
 pub(super) fn place(config: &Config, length: u64) -> Result<Option<Reservation>, Why> {
     if length <= LONG {
         return Ok(None);
@@ -24,44 +24,45 @@ pub(super) fn place(config: &Config, length: u64) -> Result<Option<Reservation>,
     place.map(Some).ok_or(Why::Busy)
 }
 
-/// A body on its way to another format.
+/// The conversion of one body.
 #[derive(Debug)]
 pub(super) struct Transcoding {
     pub(super) stage: Result<Transcoder, Why>,
-    /// The client can do with the original, too.
+    /// Whether the client accepts the original, too.
     pub(super) takes_original: bool,
-    /// Who asked, and how that is answered where nothing comes of it.
+    /// Source of the request, which determines the response if the conversion fails.
     pub(super) of: Of,
-    /// It comes as gzip.
+    /// Whether the body arrives as gzip.
     pub(super) is_gzip: bool,
-    /// Nothing says which format it has.
+    /// Whether no header declares the format of the body.
     pub(super) is_unlabelled: bool,
-    /// It was too long to be kept.
+    /// Whether the original was too long to be buffered.
     pub(super) is_original_lost: bool,
-    /// Bytes of it that came.
+    /// Number of bytes of the body that were received.
     pub(super) came: u64,
-    /// Its own among those that are long, if it is.
+    /// Slot of this conversion, if the response is long.
     pub(super) place: Option<Reservation>,
-    /// Fields that a refusal of ours does not have.
+    /// Edits of the head that apply if an error is sent instead.
     pub(super) refused_edits: Vec<HeadEdit>,
 }
 
-/// Who asked for what is on its way to another format.
+/// The kind of request whose response is converted.
 #[derive(Debug)]
 pub(super) enum Of {
-    /// A route of the Beacon API: it can be asked again.
+    /// A route of the Beacon API, which can be requested again.
     Route,
-    /// A call: what has become of its result is said in any case.
+    /// A call, whose client is informed of its result in any case.
     Call,
-    /// A route of the Engine API, which is a call at the node. The beginning of the
-    /// answer, for it may be an error.
+    /// A route of the Engine API, which is a call at the node; with the beginning of the
+    /// response, which may be an error.
     Payload(Vec<u8>),
-    /// A call, which is a route at the node. The same.
+    /// A call, which is a route at the node; with the beginning of the response, which may be an
+    /// error.
     Reply(Vec<u8>),
 }
 
 impl Transcoding {
-    /// Bytes of what was made so far.
+    /// Number of bytes of the output that were written.
     pub(super) fn written(&self) -> usize {
         self.stage.as_ref().map_or(0, Transcoder::written)
     }
@@ -71,23 +72,23 @@ impl Transcoding {
         self.takes_original && !self.is_original_lost
     }
 
-    /// Whether an answer of ours says why nothing comes of it.
+    /// Whether an error is sent if the conversion fails.
     pub(super) fn refuses(&self) -> bool {
         !self.takes_original || matches!(self.of, Of::Call) && self.is_original_lost
     }
 
-    /// No longer body is decoded: there is no other use for what bridges give.
+    /// Maximum length in bytes of a decompressed body: bridged responses have no other use.
     pub(super) fn most_to_inflate(&self, config: &Config) -> u64 {
         let most = config.ssz.max_size;
         match self.of {
             Of::Route | Of::Call => config.max_oneshot,
-            // of JSON, with what SSZ has not
+            // the JSON form, with members that SSZ does not have
             Of::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
             Of::Reply(_) => most.max(config.max_oneshot),
         }
     }
 
-    /// What came, if that is of use for an error.
+    /// Appends a piece to the beginning of the response, if that may be an error.
     pub(super) fn hear(&mut self, piece: &[u8]) {
         if let Of::Payload(said) | Of::Reply(said) = &mut self.of {
             let more = piece.len().min(problem::LOOKED_AT - said.len());
@@ -97,7 +98,7 @@ impl Transcoding {
         }
     }
 
-    /// Takes a place, if it has none, and one of that length needs one.
+    /// Reserves a slot, if a response of this length needs one and has none.
     pub(super) fn take_place(&mut self, config: &Config, length: u64) -> Result<(), Why> {
         if self.place.is_none() {
             self.place = place(config, length)?;
@@ -105,7 +106,7 @@ impl Transcoding {
         Ok(())
     }
 
-    /// What was [heard](Self::hear), as it was before it was coded.
+    /// Beginning of the response, decompressed.
     pub(super) fn said(&self) -> Cow<'_, [u8]> {
         let (Of::Payload(said) | Of::Reply(said)) = &self.of else {
             return Cow::Borrowed(&[]);
@@ -116,7 +117,7 @@ impl Transcoding {
         }
     }
 
-    /// Nothing comes of it: what was made is freed, and its place.
+    /// Records a failure: the output and the slot are released.
     pub(super) fn fail(&mut self, why: Why) {
         if self.stage.is_ok() {
             self.stage = Err(why);

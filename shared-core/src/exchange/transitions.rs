@@ -1,104 +1,102 @@
-//! The transition table of the exchange. The table is the program: the
-//! machine moves along it and nowhere else, and the diagram in
-//! `docs/exchange.md` is made from it.
+//! The transition table of the exchange. The machine makes no move that is not in the table, and
+//! the diagram in `docs/exchange.md` is generated from it.
 
-/// Where an exchange stands.
+/// The position of an exchange in the transition table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// The request head has not been seen.
+    /// No request head was received.
     Start,
-    /// The request is on its way; no response head yet.
+    /// The request was forwarded or is being looked up; no response head was received.
     AwaitingHead,
-    /// Of a batch only the part that is not stored is on its way.
+    /// The part of a batch that is not stored was forwarded.
     AwaitingPart,
-    /// The same request is on its way for the cache alone: there is no client.
+    /// A background update was sent for the cache alone; no client waits for it.
     AwaitingUpdate,
-    /// The request's body is to be in another format, before it is sent.
+    /// The request's body is being rewritten before the request is forwarded.
     Rewriting,
-    /// The answer is on its way for another request.
+    /// Another request fetches the response.
     Waiting,
-    /// A stored answer has to be decoded first.
+    /// A stored response must be decompressed before it is sent.
     Decoding,
-    /// A stored answer, or an error, takes the place of the node's, whose body is of no
-    /// account.
+    /// A stored response or an error replaces the upstream's response, whose body is discarded.
     Replacing,
-    /// The head is held, the body is being collected.
+    /// The head is withheld, and the body is being buffered.
     Collecting,
-    /// The same of the node's part of a batch.
+    /// The head is withheld, and the upstream's part of a batch is being buffered.
     CollectingPart,
-    /// The whole body is here, the coder has not run.
+    /// The body is complete, and the compression has not run.
     Coding,
-    /// The node's part of a batch is here, to be put together with the stored one.
+    /// The upstream's part of a batch is complete, and is to be merged with the stored part.
     Merging,
-    /// The answer is decided: its head edits and body are ready to send.
+    /// The response is decided: its head edits and body are ready to send.
     Ready,
-    /// The response goes through as it comes; what was collected goes first.
+    /// The response is passed unchanged; the buffered bytes are sent first.
     Passing,
-    /// The head is out, the body is coded as it comes.
+    /// The head was sent, and the body is compressed while it arrives.
     Streaming,
-    /// All of the stream is out.
+    /// The end of the stream was sent.
     Finished,
-    /// The node cut the body short: there is no answer to complete.
+    /// The upstream truncated the body: there is no response to complete.
     Cut,
 }
 
-/// What can happen to it.
+/// The events that move an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The client's request head.
+    /// The client's request head was received.
     RequestHead,
-    /// It takes over what another exchange is to fetch.
+    /// The exchange takes over a background update from another one.
     Update,
-    /// The answer is stored.
+    /// The response is stored.
     Hit,
-    /// It is, in a form that has to be decoded first.
+    /// The response is stored in a form that must be decompressed first.
     HitToDecode,
-    /// A part of it is.
+    /// A part of the responses to a batch is stored.
     HitInPart,
-    /// It is not, or not yet.
+    /// The response is not stored, or not yet.
     Miss,
-    /// The request's body is to be in another format.
+    /// The request's body is to be rewritten.
     Rewrite,
-    /// It is.
+    /// The request's body was rewritten.
     Rewritten,
-    /// It can't be, or must not go on: that is the answer.
+    /// The request can't be rewritten or must not be forwarded: an error is the response.
     Refuse,
-    /// Another request fetches it.
+    /// Another request fetches the response.
     Wait,
-    /// Waiting is over, however it went.
+    /// The wait ended, with or without a result.
     Wake,
-    /// The node's head says that what is stored is to be sent, or its answer is longer
-    /// than it may be.
+    /// The upstream's head shows that a stored response is to be sent, or that the upstream's
+    /// response exceeds its limit.
     Replace,
-    /// A response head that is not to be held.
+    /// A response head was received whose response is passed.
     HeadToPass,
-    /// A response head whose body is to be collected.
+    /// A response head was received whose body is to be buffered.
     HeadToHold,
-    /// The same, to be put together with what is stored.
+    /// A response head was received whose body is to be merged with stored responses.
     HeadToMerge,
-    /// A response head whose body is to be coded as it comes.
+    /// A response head was received whose body is to be streamed through the encoder.
     HeadToStream,
-    /// A piece of the body.
+    /// A piece of the body was received.
     Piece,
-    /// A piece of a body that passes, of which a copy may be stored.
+    /// A piece of a body that is passed was received; a copy of it may be stored.
     Observe,
-    /// The head can't be held any longer: code the body as it comes.
+    /// The head can't be withheld any longer: the body is streamed through the encoder.
     StartStream,
-    /// The exchange can't go on: send what came as it came.
+    /// The exchange can't proceed: the bytes received are sent unchanged.
     GiveUp,
-    /// The same where what comes must not be sent as it is.
+    /// The exchange can't proceed, and the response must not be sent unchanged.
     Fail,
-    /// The end of the body, all of it being there.
+    /// The body ended and is complete.
     End,
-    /// The end of the body, or of the node, before all of it was there.
+    /// The body or the connection ended before the body was complete.
     CutShort,
-    /// The coder ran; what it made, or the original, is to be sent.
+    /// The compression ran; its output, or the original, is to be sent.
     Coded,
-    /// The end of the stream has been coded.
+    /// The end of the stream was encoded.
     Finish,
 }
 
-/// Every move an exchange can make.
+/// All transitions of an exchange.
 pub const TRANSITIONS: &[(State, Event, State)] = {
     use Event::*;
     use State::*;
@@ -161,7 +159,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
 };
 
 impl State {
-    /// The state after `event`, or `None` where the event can't happen.
+    /// Returns the state after `event`, or `None` if this state does not allow the event.
     pub fn after(self, event: Event) -> Option<State> {
         TRANSITIONS
             .iter()
@@ -170,7 +168,7 @@ impl State {
     }
 }
 
-/// The table as a Mermaid state diagram.
+/// Returns the table as a Mermaid state diagram.
 pub fn diagram() -> String {
     let mut text = String::from("stateDiagram-v2\n    [*] --> Start\n");
     for (from, on, to) in TRANSITIONS {
@@ -187,7 +185,7 @@ mod tests {
     use super::{diagram, TRANSITIONS};
 
     #[test]
-    fn no_state_has_two_ways_for_one_event() {
+    fn states_have_at_most_one_transition_per_event() {
         for (n, (from, on, _)) in TRANSITIONS.iter().enumerate() {
             let twice = TRANSITIONS[n + 1..]
                 .iter()
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_diagram_is_this_table() {
+    fn documented_diagram_equals_the_transition_table() {
         let document = include_str!("../../../docs/exchange.md");
         assert!(
             document.contains(&diagram()),

@@ -1,4 +1,4 @@
-//! When an answer is with the host, and for how long it may take.
+//! End of an exchange and its timeouts.
 
 use super::{Driver, Job};
 use crate::cache::process::hot::Hot;
@@ -9,9 +9,8 @@ use crate::metrics::{Answered, Tally};
 use crate::panics::caught;
 
 impl Driver {
-    /// All of the answer is with the host: what is to be stored of it is, at
-    /// `now` of the look-ups' clock, or there is a job for that, which ends
-    /// with [`Job::store`].
+    /// Handles the end of a response that is completely with the host: stores its entry at `now` of
+    /// the lookup clock, or returns the job that does, which ends with [`Job::store`].
     pub fn sent(&mut self, now: u64) -> Option<Job> {
         self.compare_with_node();
         self.tell(|exchange| caught(|| exchange.learn(now)));
@@ -20,15 +19,16 @@ impl Driver {
         stored(fill?, now)
     }
 
-    /// All of [`Exchange::body`], for a host that copies it, once: of a long one the memory
-    /// goes as it is given out.
+    /// Passes the pieces of [`Exchange::body`] to a host that copies them, once: the memory of a
+    /// long body is released while it is drained.
     pub fn give_out(&mut self, to: impl FnMut(&[u8])) {
         self.tell(|exchange| exchange.give_out(to));
     }
 
-    /// What the host counts of it, when nothing more comes of the answer: once, and not
-    /// of what was no client's.
-    /// `elapsed` are microseconds since the request's head came; `None`: the host has no
+    /// Returns the metrics of the exchange when its response has ended: once, and only for requests
+    /// of clients.
+    ///
+    /// `elapsed` is the time since the request's head in microseconds; `None` if the host has no
     /// such clock.
     pub fn tally(&mut self, elapsed: Option<u64>) -> Option<Tally> {
         let is_counted = |exchange: &&Exchange| !exchange.is_administrative;
@@ -60,13 +60,13 @@ impl Driver {
         Some(tally)
     }
 
-    /// The head of the node's response came so many microseconds after the request's.
+    /// Records the time in microseconds from the request's head to the response's head.
     pub fn node_answered_after(&mut self, elapsed: u64) {
         self.node_elapsed.get_or_insert(elapsed);
     }
 
-    /// The last that is asked of it, once the host uses nothing more that it gave out:
-    /// a job where forgetting it all takes long, to be run by whoever has time.
+    /// Returns a job that frees the exchange, if that takes long. Called last, once the host uses
+    /// none of the borrowed bodies.
     pub fn last_job(&mut self) -> Option<Job> {
         let long = self.exchange.take_if(|exchange| {
             let pieces = exchange.body();
@@ -75,16 +75,15 @@ impl Driver {
         long.map(|exchange| Job(Work::Forget(Some(exchange))))
     }
 
-    /// After [`Step::Hold`](super::Step::Hold), how many bytes of the body it is best to read at once;
-    /// `None`: as many as the host reads by itself.
+    /// Number of bytes of the body that should be read at once after
+    /// [`Step::Hold`](super::Step::Hold); `None` for the host's default.
     pub fn read_size(&self) -> Option<usize> {
         self.exchange().and_then(Exchange::read_size)
     }
 
-    /// In how many milliseconds the host is to call [`Driver::release`], or to
-    /// flush a stream that has been given all there is, or, after [`Step::Wait`](super::Step::Wait),
-    /// to look up again, or to drop what [inquires](Self::take_inquiry); `None`: it may
-    /// wait for what comes.
+    /// Time in milliseconds after which the host calls [`Driver::release`], flushes a stream that
+    /// has consumed its input, repeats the lookup after [`Step::Wait`](super::Step::Wait), or drops
+    /// a [probe](Self::take_inquiry); `None` without a timeout.
     pub fn next_timer(&self) -> Option<u64> {
         let exchange = self.exchange()?;
         if let Some(patience) = exchange.patience() {

@@ -1,4 +1,5 @@
-//! What a request asks for: its body, what is stored for it, what the node is asked.
+//! Request phase of the driver: the body that a lookup needs, the lookup, and the request to the
+//! upstream.
 
 use super::{BodyLength, Driver, Lack, Need, RequestBody, Seeking, Step};
 use crate::cache::reason::Reason;
@@ -15,13 +16,13 @@ use crate::exchange::unjudged::Unjudged;
 use crate::memory;
 use crate::panics::caught;
 
-/// No longer copy of a request's body is counted: no more than hosts' own buffers, and
-/// hits are not to go to the node because long answers take all there is. Bytes.
+/// Longest copy of a request's body that is not reserved from the budget. Bytes. It equals the
+/// hosts' own buffers, and lookups must succeed even if long responses take the whole budget.
 const SHORT_COPY: usize = 64 << 10;
 
 impl Driver {
-    /// What a look-up needs, of a request with such a body. Asked again, it has
-    /// been read; once it was looked up nothing is needed.
+    /// Returns the part of a request body of this length that the lookup needs. May be called again
+    /// after the body was read; after the lookup nothing is needed.
     pub fn need(&mut self, length: BodyLength) -> Need {
         let need = match self.seeking {
             Seeking::Start => self.tell(|exchange| exchange.need(length)),
@@ -38,18 +39,19 @@ impl Driver {
         need
     }
 
-    /// For a host that does not send a 100 (Continue): whether the client may wait for one
-    /// before it sends the request's body, which is [unread](RequestBody::Unread) then.
+    /// Whether the client may wait for a 100 (Continue) before it sends the request's body, for a
+    /// host that does not send one. The body is [unread](RequestBody::Unread) then.
     pub fn expects_continue(&self) -> bool {
         self.exchange()
             .is_some_and(|exchange| exchange.request.expects_continue)
     }
 
-    /// For a host that keeps the request's body in memory until it is complete: how many
-    /// bytes it may keep of a body of `length`, of which `came` have come. These count to
-    /// `memory` until the body was looked up; bytes that are only announced do not. A body
-    /// beyond 64 KiB takes no more than it leaves free for all others. `None`: the body is
-    /// too long, or there is no room; the look-up is without it then.
+    /// Returns the number of bytes that a host may buffer of a request body of `length`, of which
+    /// `came` were received, for a host that keeps the body in memory until it is complete.
+    ///
+    /// The received bytes count against `memory` until the lookup; bytes that are only announced do
+    /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`
+    /// if the body is too long or there is no memory: the lookup runs without the body.
     pub fn may_keep(&mut self, came: u64, length: BodyLength) -> Option<u64> {
         let exchange = self.exchange.as_deref()?;
         let longest = match self.seeking {
@@ -77,9 +79,9 @@ impl Driver {
         (!self.lacks_room).then_some(may_become)
     }
 
-    /// For a host whose proxy keeps the request's body until it is complete, up to
-    /// `limit`: whether it is to be looked up without, as `length` bytes are more than
-    /// that, or than what is ever read of one.
+    /// Whether the lookup must run without the body because its `length` exceeds `limit` or the
+    /// longest body that is read, for a host whose proxy keeps the request's body until it is
+    /// complete, up to `limit`.
     pub fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
         let longest = match self.seeking {
             Seeking::Body { whole } => self.exchange().map(|it| it.longest_request(whole)),
@@ -89,10 +91,9 @@ impl Driver {
         self.is_too_long
     }
 
-    /// Takes the memory for a copy of the request's body, of so many bytes, which the
-    /// host has in several places and makes for a [look-up](Self::look_up), or to make
-    /// the request anew: it is given back when that has been done. `false`: there is not
-    /// enough, and the look-up is without a body.
+    /// Reserves memory for a contiguous copy of the request's body, which the host makes from its
+    /// pieces for a [lookup](Self::look_up) or to build the request again. The memory is released
+    /// after the lookup. `false` if there is not enough memory: the lookup runs without the body.
     pub fn take_room(&mut self, bytes: usize) -> bool {
         if bytes <= SHORT_COPY {
             return !memory::is_short();
@@ -106,7 +107,8 @@ impl Driver {
         !self.lacks_room
     }
 
-    /// The same, and makes the copy, for a host that has nothing of its own for that.
+    /// Copies the pieces of the request's body into reserved memory, for a host that has no buffer
+    /// of its own for that.
     pub fn joined(&mut self, pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let length = pieces.iter().map(|piece| piece.len()).sum();
         if !self.take_room(length) {
@@ -124,8 +126,8 @@ impl Driver {
         Some(all)
     }
 
-    /// Looks for stored answers. Where `body` is not whole, `asked` has what it begins
-    /// with, as far as that is in memory.
+    /// Looks up stored responses. If `body` is not complete, `asked` contains its beginning, as far
+    /// as it is in memory.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -145,7 +147,7 @@ impl Driver {
         let (as_read, body) = (body, body.whole());
         if exchange.is_judged() {
             let ruling = caught(|| exchange.rule(as_read, is_too_long));
-            // what was not judged does not go on
+            // a request that was not evaluated is not forwarded
             match ruling.unwrap_or(Ruling::Refused(Unjudged::Memory)) {
                 Ruling::Allowed => {}
                 Ruling::InPart => return self.find_in_part(body, asked),
@@ -189,8 +191,7 @@ impl Driver {
         }
     }
 
-    /// The same of a batch of which some calls must not go on: what is allowed is looked
-    /// up, where that is to be, or the node is asked for it.
+    /// Looks up the allowed calls of a batch that is partly denied, or forwards them to the node.
     fn find_in_part(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Miss)?;
         let is_too_long = body.is_some_and(|body| exchange.is_too_long(body));
@@ -198,7 +199,7 @@ impl Driver {
             exchange.not_looked_up(Reason::RequestLength);
         }
         if exchange.config.caches() && !exchange.is_call() {
-            // a POST like any other
+            // handled like any other POST
             caught(|| exchange.may_change(&asked)).unwrap_or_default();
         }
         let found = match is_too_long || !exchange.is_call() || exchange.is_for_others_only() {
@@ -211,7 +212,7 @@ impl Driver {
         self.seeking = Seeking::Over;
         Ok(match self.open(Event::HitInPart)?.ask_for_allowed()? {
             true => Step::ForwardRewritten,
-            // it must not go on as it came
+            // the batch must not be forwarded unchanged
             false => Step::Fail(Lack::Judgement),
         })
     }
@@ -230,7 +231,7 @@ impl Driver {
         let exchange = self.open(Event::Miss)?;
         let filters = &exchange.config.filters;
         let asked = Asked {
-            // of what is no call it says nothing
+            // a request without a complete body is no call here: its beginning is not used
             body: body.unwrap_or_default(),
             coding_allowed: asked.coding_allowed && !filters.change(),
             whole: asked.whole || asked.filters && !filters.change_nothing(),
@@ -256,8 +257,7 @@ impl Driver {
         Ok(found)
     }
 
-    /// The node is asked: as the client has, unless what that has coded is to be
-    /// decoded first.
+    /// Forwards the request unchanged, unless its compressed body must be decompressed first.
     fn forward(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
         match self.open(Event::Miss)?.is_to_be_decoded() {
             true => self.rewrite(body),
@@ -265,7 +265,7 @@ impl Driver {
         }
     }
 
-    /// The request's body is wanted in another form.
+    /// Rewrites the request's body to another format or without its coding.
     fn rewrite(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
         let is_too_long = self.is_too_long;
         let exchange = self.open(Event::Rewrite)?;
@@ -277,8 +277,8 @@ impl Driver {
         Ok(self.coded())
     }
 
-    /// Purges what the request's query says: instead of a look-up, and with steps
-    /// of one, [`Step::Respond`] or [`Step::Wait`].
+    /// Purges the scope that the request's query names, instead of a lookup. Returns
+    /// [`Step::Respond`] or [`Step::Wait`].
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -290,7 +290,7 @@ impl Driver {
         })
     }
 
-    /// Tells how it all goes, instead of a look-up, and with steps of one.
+    /// Responds with the status page, instead of a lookup and with the same steps.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -303,33 +303,33 @@ impl Driver {
         })
     }
 
-    /// After [`Step::Respond`], or [`Step::OffLoop`] or [`Step::ForwardRewritten`] of a
-    /// look-up: what awaits the node's answer to the same request, or, where it has a body
-    /// of its own, to that, for the cache alone. The host makes that request in the
-    /// background, or drops it.
+    /// Returns the driver of a background update, after [`Step::Respond`], or after
+    /// [`Step::OffLoop`] or [`Step::ForwardRewritten`] of a lookup. It awaits the upstream's
+    /// response to the same request, or to its own request body if it has one, for the cache alone.
+    /// The host sends that request in the background, or drops it.
     pub fn take_update(&mut self) -> Option<Self> {
         self.update.take().map(|update| *update)
     }
 
-    /// Before a look-up, for a host that [inquires](Self::take_inquiry) later, or whose
-    /// settings are those of many places: what was learnt of these nodes holds for this
-    /// request.
+    /// Loads the capabilities of these nodes for this request, before the lookup. For a host that
+    /// [probes](Self::take_inquiry) later, or whose settings are shared by many routes.
     pub fn recall(&mut self, nodes: &Learnt) {
         self.tell(|exchange| caught(|| exchange.recall_from(nodes)));
     }
 
-    /// Before a look-up, or whatever else becomes of the request, or, after
-    /// [`recall`](Self::recall), before the response's head: what awaits the node's
-    /// answer to a question of its own, if there is one to be asked; to be called until
-    /// there is none. `url` is where the request goes, where each has its own. The host makes that request in the background, to the
-    /// [path](Self::path_of_inquiry) beside this one's, or drops it.
+    /// Returns the driver of the next probe of the node, if a capability has to be probed; called
+    /// until it returns `None`.
+    ///
+    /// Called before the lookup or any other decision about the request or, after
+    /// [`recall`](Self::recall), before the response's head. `url` is the target of the request,
+    /// where requests differ in it. The host sends the probe in the background, to its
+    /// [path](Self::path_of_inquiry) next to this request's path, or drops it.
     pub fn take_inquiry(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
         let inquiry = self.tell(|exchange| caught(|| exchange.inquire(url, now)));
         inquiry.flatten().flatten().map(Self::of)
     }
 
-    /// Of what [inquires](Self::take_inquiry): the path that is asked in place of that
-    /// one.
+    /// Returns the path that a [probe](Self::take_inquiry) requests in place of `path`.
     pub fn path_of_inquiry(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.exchange()?.path_of_inquiry(path)
     }

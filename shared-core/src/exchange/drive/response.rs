@@ -1,4 +1,4 @@
-//! The node's answer, and what becomes of it on its way to the client.
+//! Response phase of the driver: from the upstream's head to the end of the body.
 
 use super::{Beside, Driver, Job, Lack, Step};
 use crate::cache::reason::Reason;
@@ -13,8 +13,8 @@ use crate::gzip::stream::{Flush, Progress};
 use crate::mode::Mode;
 use crate::panics::caught;
 
-/// Shows a piece of the node's answer to whoever watches for new blocks. Whatever comes of
-/// that, the piece goes on.
+/// Passes a piece of the upstream's body to the search for new blocks. A panic there does not
+/// affect the response.
 fn watch(exchange: &mut Exchange, piece: &[u8]) {
     if caught(|| exchange.watch_piece(piece)).is_none() {
         exchange.watched = None;
@@ -22,24 +22,24 @@ fn watch(exchange: &mut Exchange, piece: &[u8]) {
 }
 
 impl Driver {
-    /// The node fails the request like this: to be said before the head of what
-    /// the client would get. Whether a stored answer will be sent in place of the
-    /// one with that head.
+    /// Reports that the upstream failed the request, before the head of the response that the
+    /// client would get. Whether a stored response will be sent in place of the response with that
+    /// head.
     pub fn fails(&mut self, failure: Failure, now: u64) -> bool {
         self.tell(|exchange| exchange.fails(failure, now))
             .unwrap_or(false)
     }
 
-    /// Whether the client gets an answer though the node has failed like this before its
-    /// head; see [`Exchange::answers_without_node`].
+    /// Whether the client gets a response although the upstream failed before its head; see
+    /// [`Exchange::answers_without_node`].
     pub fn answers_without_node(&self, failure: Failure) -> bool {
         let exchange = self.exchange();
         exchange.is_some_and(|exchange| exchange.answers_without_node(failure))
     }
 
-    /// The head as the node sent it; see [`Exchange::node_head`]. Whether a
-    /// stored answer takes the place of the node's. If its status says that the
-    /// node fails, and [`fails`](Self::fails) has not said so, it does like this.
+    /// Handles the head as the upstream sent it; see [`Exchange::node_head`]. Whether a stored
+    /// response replaces the upstream's. If the status is an error and [`fails`](Self::fails) was
+    /// not called, the upstream has failed with `failure`.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -53,7 +53,7 @@ impl Driver {
         I: Iterator<Item = Field<'a>> + Clone,
     {
         let exchange = self.open(Event::HeadToPass)?;
-        // what is shown of an update is what the node sent
+        // all pieces of a background update are reported as the upstream sent them
         let shows_both = exchange.state() != State::AwaitingUpdate;
         let judged = caught(|| {
             if head.status >= 400 && !exchange.has_failed() {
@@ -62,7 +62,7 @@ impl Driver {
             exchange.node_head(head)
         });
         let judged = judged.unwrap_or_else(|| {
-            // nothing of it is stored, and the rest goes on
+            // the response is not stored, and is sent
             exchange.not_stored(Reason::Memory);
             Ok(false)
         });
@@ -70,21 +70,22 @@ impl Driver {
         judged
     }
 
-    /// Of an answer whose head is about to be shown, or of a stored one that is
-    /// about to be sent: whether others of the host's filters change the body, as
-    /// it seems, and code it; and whether its head gives its length.
+    /// Reports whether the host's other filters change the body, and whether they compress it, of a
+    /// response whose head is about to be evaluated or of a stored response that is about to be
+    /// sent; and whether its head has a `Content-Length`.
     pub fn beside(&mut self, changes: bool, codes: bool, has_length: bool) -> Beside {
         let Some(exchange) = &mut self.exchange else {
             return Beside::Nothing;
         };
         let filters = &exchange.config.filters;
-        // one that was seen before need not say so
+        // a filter that was detected before may not be visible in this response
         self.is_changed = changes || !has_length && filters.change();
         if !self.is_changed {
             filters.saw_no_change();
             return Beside::Nothing;
         }
-        // who codes says so: that is no reason to send what is stored as it came
+        // a filter that compresses is visible in the head: no reason to send stored entries
+        // unchanged
         self.is_news |= !codes && filters.saw_change();
         if exchange.status() == 0 {
             exchange.keep_apart();
@@ -95,10 +96,9 @@ impl Driver {
         }
     }
 
-    /// The fields of a stored answer's head as they have become on their way to
-    /// the client. Where others change its body it is sent in identity after all.
-    /// Asks for the head edits and the body anew. `false`: there is no memory for
-    /// that.
+    /// Applies the headers of a stored response as the host's filters have left them. If other
+    /// filters change its body, it is sent in identity. The host has to read the head edits and the
+    /// body again. `false` if there is no memory for that.
     pub fn stored_head<'a>(&mut self, fields: impl Iterator<Item = Field<'a>> + Clone) -> bool {
         let is_changed = self.is_changed;
         let said = self.tell(|exchange| {
@@ -108,16 +108,15 @@ impl Driver {
         said.unwrap_or(false)
     }
 
-    /// Whether it was seen, and not known before, that others change bodies at
-    /// this place. To be asked before the answer and after it; it is said once.
+    /// Whether this exchange was the first to detect that other filters change bodies at this
+    /// route. Called before the response and after it; returns `true` once.
     pub fn is_news(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
     }
 
-    /// So many bytes of the body as the node sent it, before anybody has changed
-    /// it, and these, where they are in memory; `is_last`: that is its end. A host
-    /// that can't tell leaves it out. What is to be done is as of
-    /// [`sent`](Self::sent).
+    /// Handles `length` bytes of the body as the upstream sent it, before other filters changed it,
+    /// with the bytes if they are in memory; `is_last` marks the end. A host that can't distinguish
+    /// them does not call this. Returns a job as [`sent`](Self::sent) does.
     pub fn node_piece(
         &mut self,
         piece: Option<&[u8]>,
@@ -144,7 +143,7 @@ impl Driver {
         stored(fill??, now)
     }
 
-    /// The response head.
+    /// Handles the response head.
     ///
     /// # Errors
     /// [`Misuse`] unless one is awaited.
@@ -166,7 +165,7 @@ impl Driver {
         }
     }
 
-    /// The host has no memory to show a response head.
+    /// Handles a response head that the host has no memory to represent.
     ///
     /// # Errors
     /// [`Misuse`] unless one is awaited.
@@ -175,22 +174,22 @@ impl Driver {
         self.give_up(Mode::Memory)
     }
 
-    /// Of a head that is awaited.
+    /// Sends the original after a failure at the response head.
     fn give_up(&mut self, reason: Mode) -> Result<Step, Misuse> {
         let exchange = self.open(Event::GiveUp)?;
         exchange.give_up(reason)?;
         Ok(match exchange.state() {
-            // its end is a failure, or a stored answer's
+            // its end is a failure, or the end of a stored response
             State::CollectingPart | State::Replacing => Step::Hold,
             State::Cut => Step::Fail(Lack::Judgement),
             _ => Step::Pass,
         })
     }
 
-    /// A piece of the body. Copies it.
+    /// Handles a piece of the body, which is copied.
     ///
     /// # Errors
-    /// [`Misuse`] unless it was asked for.
+    /// [`Misuse`] unless a piece is expected.
     pub fn piece(&mut self, piece: &[u8]) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Piece)?;
         if !exchange.is_apart() {
@@ -206,11 +205,11 @@ impl Driver {
         self.taken(taken)
     }
 
-    /// The [time](Self::next_timer) to hold a head is over, or the node
+    /// Ends the buffering of a head, when its [timer](Self::next_timer) expires or the upstream
     /// flushes.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is held.
+    /// [`Misuse`] unless a head is withheld.
     pub fn release(&mut self) -> Result<Step, Misuse> {
         let exchange = self.open(Event::StartStream)?;
         let released = caught(|| exchange.release());
@@ -228,7 +227,7 @@ impl Driver {
         };
         match exchange.state() {
             State::Cut => return Ok(Step::Fail(Lack::of(exchange.mode))),
-            // what it gave up for takes the place of all that comes
+            // the error that was set replaces the rest of the body
             State::Replacing => return Ok(Step::Await),
             _ => {}
         }
@@ -239,10 +238,10 @@ impl Driver {
         })
     }
 
-    /// The end of a body whose head is held, for all that the host knows.
+    /// Handles the end of a body whose head is withheld, as far as the host can detect it.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is held.
+    /// [`Misuse`] unless a head is withheld.
     pub fn end(&mut self) -> Result<Step, Misuse> {
         self.compare_with_node();
         let exchange = self.open(Event::End)?;
@@ -267,12 +266,12 @@ impl Driver {
         })
     }
 
-    /// The node has broken its response off while a head is held, and the host may still
-    /// send something: what is whole of a split batch, or what stands in for the node's
-    /// response.
+    /// Handles a response that the upstream truncated while its head is withheld, if the host can
+    /// still send something: the complete parts of a split batch, or the response that replaces the
+    /// upstream's.
     ///
     /// # Errors
-    /// [`Misuse`] unless a head is held.
+    /// [`Misuse`] unless a head is withheld.
     pub fn end_early(&mut self) -> Result<Step, Misuse> {
         let exchange = self.open(Event::CutShort)?;
         let ended = match caught(|| exchange.end_early()) {
@@ -293,20 +292,19 @@ impl Driver {
         })
     }
 
-    /// The node went away, while a head is held or a body streams. What was
-    /// sent of it must not look like all of it.
+    /// Aborts the response because the upstream disconnected while a head is withheld or a body is
+    /// streamed. The bytes that were sent must not look like a complete response.
     ///
     /// # Errors
-    /// [`Misuse`] unless that is so.
+    /// [`Misuse`] unless a head is withheld or a body is streamed.
     pub fn cut_short(&mut self) -> Result<(), Misuse> {
         self.open(Event::CutShort)?.cut_short()
     }
 
-    /// Codes what was held and then `piece` into `output`; see
-    /// [`Exchange::stream`].
+    /// Compresses the buffered bytes and then `piece` into `output`; see [`Exchange::stream`].
     ///
     /// # Errors
-    /// [`StreamFailure`]: break the answer off.
+    /// [`StreamFailure`]: the response must be aborted.
     pub fn stream(
         &mut self,
         piece: &[u8],
