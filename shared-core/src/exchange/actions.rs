@@ -1,60 +1,61 @@
-//! What an exchange asks of its host, and what it refuses.
+//! Actions that an exchange requests from its host, and the error for a misuse.
 
 use std::fmt;
 
 use super::transitions::{Event, State};
 
-/// What to do with a response head.
+/// The action for a response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadAction {
-    /// Send it, with the head edits, and the body as it comes.
+    /// Send the head with the head edits, and stream the body unchanged.
     Pass,
-    /// The same, and `Exchange::observe` each piece of the body: a copy of
-    /// it may be stored.
+    /// Send the response as with `Pass`, and report each piece of the body to
+    /// `Exchange::observe`: a copy of it may be stored.
     Tee,
-    /// Keep it back and collect the body.
+    /// Withhold the head and collect the body.
     Hold,
-    /// Send it, with the head edits, and the body through the encoder.
+    /// Send the head with the head edits, and the body through the encoder.
     Stream,
-    /// Send nothing of it: answer 502.
+    /// Send nothing of the response: respond with 502.
     Fail,
 }
 
-/// What to do with a piece of a held body.
+/// The action for a piece of a buffered body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceAction {
-    /// It was taken.
+    /// The piece was buffered.
     Taken,
-    /// It was not: send the head, what was taken so far, this piece, the rest.
+    /// The piece was not buffered: send the head, the buffered bytes, this piece, and the rest
+    /// of the body unchanged.
     GiveUp,
-    /// It was not: send the head, this piece and the rest through the encoder,
-    /// which has what was taken so far.
+    /// The piece was not buffered: send the head, then this piece and the rest through the
+    /// encoder, which has the buffered bytes.
     Stream,
 }
 
-/// What to do at the end of a held body.
+/// The action for the end of a buffered body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndAction {
-    /// Run the coder, soon.
+    /// Run the compression.
     Code {
-        /// It will take so long that an event loop should not wait for it.
+        /// Whether the compression takes too long for an event loop.
         off_loop: bool,
     },
-    /// The body is not whole. There is nothing to send but a 502.
+    /// The body is truncated: respond with 502.
     Fail,
-    /// It may be whole or not, so it gets no length: send the head and finish
-    /// the stream.
+    /// It is unknown whether the body is complete, so it gets no length: send the head and
+    /// finish the stream.
     Stream,
-    /// There is nothing to code: send the head, and the body as it is.
+    /// Nothing is compressed: send the head, and the body unchanged.
     Send,
 }
 
 /// A call that the present state does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misuse {
-    /// Where the exchange stood.
+    /// State of the exchange.
     pub state: State,
-    /// What it was told.
+    /// Event that the state does not allow.
     pub event: Event,
 }
 

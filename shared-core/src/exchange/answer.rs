@@ -1,4 +1,4 @@
-//! What there is to send, or what it has to be decoded from.
+//! Bodies that are ready to send, and entries that must be decompressed first.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::memory::Reservation;
 
-/// What there is to send.
+/// A response that is ready to send.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// The status of a stored one; 0: it is the node's.
+    /// Status of a stored response; 0 if the upstream's status is sent.
     pub(super) status: u16,
-    /// All of it is ours: no node was asked.
+    /// Whether sszip made the response, without a request to the node.
     pub(super) is_ours: bool,
-    /// What the node sent, or what was made of it.
+    /// Body that the upstream sent, or that was made from it.
     pub(super) body: Vec<u8>,
-    /// What was stored, or was made to be stored.
+    /// Body of an entry that was stored, or was made to be stored.
     pub(super) stored: Option<Body>,
-    /// The memory that it takes, until it has been sent.
+    /// Memory of the body, until it was sent.
     pub(super) _reservation: Option<Reservation>,
     pub(super) borrowed: Borrowed,
 }
@@ -35,19 +35,19 @@ impl Answer {
     }
 }
 
-/// A stored answer that has to be decoded before it can be sent, with the memory
-/// that was taken for that.
+/// A stored response that must be decompressed before it is sent, with the memory that was
+/// reserved for it.
 #[derive(Debug, Default)]
 pub(super) enum Decoding {
-    /// Where it is stored, and the id that it gets; `None`: it is a resource.
+    /// A single entry with its key and the id of its response; the id is `None` for a resource.
     One(Key, Arc<Entry>, Option<Vec<u8>>, Borrowed),
-    /// The answers of a batch, where they are stored, and their ids. `None`: it is denied.
+    /// The entries of a batch, with their keys and ids. A key is `None` for a denied call.
     Batch {
         answers: Vec<(Option<Key>, Arc<Entry>, Vec<u8>)>,
         gzip: bool,
         borrowed: Borrowed,
     },
-    /// It has begun.
+    /// The decompression has begun.
     #[default]
     Begun,
 }

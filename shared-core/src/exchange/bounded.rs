@@ -1,10 +1,11 @@
-//! Answers that may be so long and no longer, where the operator has said so of their
-//! methods. One that is longer is an error of JSON-RPC for its client. So that it can be,
-//! nothing of an answer is sent before it is known that it is short enough: by its length,
-//! which the node mostly says, or when all of it is there.
+//! Enforcement of response limits, which the operator sets for methods.
 //!
-//! The bytes of the decoded body count: one that is compressed is buffered and decoded.
-//! Of a batch each answer counts for itself ([`merge`](super::cache::merge)).
+//! A response longer than its limit is replaced by a JSON-RPC error. Nothing of a response is
+//! sent before it is known to be within its limit: by its `Content-Length`, which upstreams
+//! mostly send, or when it is complete.
+//!
+//! The limit applies to the decompressed body: a compressed body is buffered and decompressed.
+//! In a batch the limits apply to each response ([`merge`](super::cache::merge)).
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::memory;
 use crate::mode::Mode;
 use crate::transcode::JSON;
 
-/// What describes the bytes that the node has sent, and not ours.
+/// Headers that describe the upstream's body, and are removed from an error in its place.
 const OF_OTHERS: [&str; 11] = [
     "Content-Encoding",
     "Content-Language",
@@ -41,13 +42,13 @@ const OF_OTHERS: [&str; 11] = [
 ];
 
 impl Exchange {
-    /// Whether a stored answer to a single call is longer than it may be.
+    /// Whether a stored response to a single call exceeds its limit.
     pub(super) fn is_too_long_to_give(&self, entry: &Entry, id: Option<&[u8]>) -> bool {
         let bound = self.looked.bound.as_ref();
         bound.is_some_and(|bound| entry.length(id.unwrap_or_default()) > bound.most)
     }
 
-    /// What is said in place of a stored answer.
+    /// Returns the error that replaces a stored response.
     pub(super) fn say_too_long(&mut self) -> Option<Box<Answer>> {
         let answer = self.error_of_bound(200)?;
         self.head_edits = Vec::new();
@@ -73,7 +74,8 @@ impl Exchange {
         self.head_edits.push(HeadEdit::set("Content-Type", JSON));
     }
 
-    /// What the answer to a single call with that head may be, in bytes.
+    /// Maximum length in bytes of the response with this head, if the request is a single call
+    /// with a limit.
     pub(super) fn bound_of<I>(&self, head: &ResponseHead<I>) -> Option<u64> {
         let Phase::AwaitingHead = self.phase else {
             return None;
@@ -84,8 +86,8 @@ impl Exchange {
             .map(|it| it.most)
     }
 
-    /// Whether the head alone says that the answer is longer than it may be, or that its
-    /// length will not be known.
+    /// Whether the head alone shows that the response exceeds its limit, or that its length
+    /// can't be measured.
     pub(super) fn is_too_long_by_head<I>(
         head: &ResponseHead<I>,
         coding: BodyCoding,
@@ -99,8 +101,8 @@ impl Exchange {
         head.content_length.is_some_and(|length| length > most)
     }
 
-    /// What becomes of one of which the length is not known: it is buffered, whatever else
-    /// would have become of it. `None`: there is no memory for that.
+    /// Returns the plan for a response of unknown length: it is buffered, whatever the previous
+    /// plan. `None` if there is no memory for that.
     pub(super) fn judge_bounded<I>(
         &self,
         judged: Result<Judged, Mode>,
@@ -125,8 +127,8 @@ impl Exchange {
         Some(Judged::Hold(whole))
     }
 
-    /// Decodes a buffered answer that is compressed, for its length. `false`: it is
-    /// longer than it may be, or there is no memory to decode it.
+    /// Whether a buffered response is within its limit; a compressed one is decompressed to
+    /// measure it. `false` also if there is no memory for that.
     pub(super) fn is_short_enough(&mut self) -> bool {
         let Phase::Coding(whole) = &mut self.phase else {
             return true;
@@ -149,7 +151,7 @@ impl Exchange {
         is_short
     }
 
-    /// The answer that was measured is longer than it may be: the client is told.
+    /// Replaces a measured response that exceeds its limit by an error.
     pub(super) fn refuse_measured(&mut self) -> Result<(), Misuse> {
         self.allows(Event::Refuse)?;
         let Some(answer) = self.error_in_place_of_body() else {
@@ -158,8 +160,8 @@ impl Exchange {
         self.move_on(Event::Refuse, |_| Phase::Ready(answer))
     }
 
-    /// The node's answer is longer than it may be: what comes of it is dropped, and at
-    /// its end the client is told.
+    /// Discards the upstream's response, which exceeds its limit, and sends an error when the
+    /// body ends.
     pub(super) fn is_too_long_to_send(&mut self) -> Result<PieceAction, Misuse> {
         self.allows(Event::Replace)?;
         let Some(answer) = self.error_in_place_of_body() else {
@@ -182,7 +184,7 @@ impl Exchange {
         Some(answer)
     }
 
-    /// How long the answer to a call of a batch may be.
+    /// Maximum length of the response to a call of a batch, in bytes.
     pub(super) fn max_answer(policy: Option<&Arc<Policy>>, method: &[u8]) -> Option<u64> {
         policy.and_then(|policy| policy.max_answer(method))
     }

@@ -1,5 +1,5 @@
-//! Calls of JSON-RPC whose results clients want as SSZ. Which they are is said by
-//! the request's body, which is read for that even where nothing is cached.
+//! JSON-RPC calls whose results clients request as SSZ. The request's body names the method, so
+//! it is read even if nothing is cached.
 
 use super::cache::asked::{Asked, BodyLength};
 use super::machine::Exchange;
@@ -14,7 +14,7 @@ use crate::transcode::engine::called::Called;
 use crate::transcode::{call, Negotiated, Why};
 
 impl Exchange {
-    /// Whether a request with such a body may be a call whose result is to be SSZ.
+    /// Whether a request with a body of this length may be a call whose result is to be SSZ.
     pub(super) fn may_give_result(&self, length: BodyLength) -> bool {
         self.wants_result().is_some() && length != BodyLength::Known(0)
     }
@@ -25,18 +25,18 @@ impl Exchange {
         wish.filter(|wish| matches!(wish, Wish::Ssz | Wish::SszOnly))
     }
 
-    /// Whether what was called has not been read yet, and may be such a call.
+    /// Whether the call was not read yet, and its result may have to be SSZ.
     pub(super) fn may_still_give_result(&self) -> bool {
         self.wants_result().is_some() && self.request.ssz.is_none()
     }
 
-    /// Whether the cache has no use for the request's body.
+    /// Whether the cache does not need the request's body.
     pub(super) fn is_for_others_only(&self) -> bool {
         self.looked.is_for_others
     }
 
-    /// Whether the request's body (`None`: there is no memory for it) is of no account
-    /// to the cache. Reads whether its result is to be SSZ.
+    /// Whether the cache does not need the request's body (`None` if there is no memory for it).
+    /// Reads the body to detect a call whose result is to be SSZ.
     pub(super) fn is_for_others(&mut self, body: Option<&[u8]>) -> bool {
         let is_for_others = self.looked.is_for_others;
         if !self.may_still_give_result() {
@@ -51,7 +51,7 @@ impl Exchange {
             return is_for_others;
         }
         if is_for_others {
-            // that is left to a thread
+            // a job decompresses it
             return true;
         }
         let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
@@ -66,14 +66,14 @@ impl Exchange {
         false
     }
 
-    /// Whether a request with such a body may be a call that the node has at a route.
+    /// Whether a request with a body of this length may be a call for a route of the node.
     pub(super) fn may_be_for_route(&self, length: BodyLength) -> bool {
         self.request.route.is_some() && length != BodyLength::Known(0)
     }
 
-    /// Whether the request's body is such a call, or may be: what is coded, and too much
-    /// for an event loop, is left to a thread. Where there is no memory to read it, what it
-    /// begins with says so: the node would not know the method.
+    /// Whether the request's body is a call for a route of the node, or may be one: a compressed
+    /// body that is too long for an event loop is left to a job. Without memory to read the
+    /// body, its beginning decides: the node would not know the method.
     pub(super) fn is_for_route(&mut self, body: Option<&[u8]>, asked: &Asked<'_>) -> bool {
         if self.state() != State::AwaitingHead {
             return false;
@@ -102,7 +102,8 @@ impl Exchange {
         }
     }
 
-    /// Whether that is such a call. If it is none it is not looked for again.
+    /// Whether the body is a call for a route of the node. If it is not, no later call reads it
+    /// again.
     pub(super) fn read_called(&mut self, body: &[u8]) -> bool {
         if self.request.called.is_some() {
             return true;
@@ -144,12 +145,12 @@ impl Exchange {
         true
     }
 
-    /// Whether a body is a call whose result is to be SSZ.
+    /// Reads a body, and negotiates SSZ if it is a call whose result is to be SSZ.
     pub(super) fn read_call(&mut self, body: &[u8]) {
         let Some(wish) = self.wants_result() else {
             return;
         };
-        // of a batch not even the second call is read
+        // not even the second call of a batch is read
         let Ok(Request::Single(call)) = parse(body, 0) else {
             return;
         };
@@ -162,7 +163,7 @@ impl Exchange {
     }
 }
 
-/// What is said where nothing can be sent of the result of such a call.
+/// Returns the JSON-RPC error for a call whose result can't be sent.
 pub(super) fn error(id: &[u8], why: &Why) -> Vec<u8> {
     const INTERNAL: i32 = -32603;
     let message = format!("this result can't be had as SSZ: {why}");

@@ -1,4 +1,4 @@
-//! A whole body, coded or decoded at once.
+//! One-shot compression and decompression of a complete body.
 
 use super::actions::Misuse;
 use super::cache::storing::Storing;
@@ -15,20 +15,20 @@ use crate::memory;
 use crate::mode::Mode;
 use crate::ssz::Parts;
 
-/// What was made of a body.
+/// The result of the compression.
 struct Coded {
     body: Vec<u8>,
-    /// The same, as its copies will be sent.
+    /// Body of the entry, which is sent to this client as to later ones.
     stored: Option<Body>,
     mode: Mode,
 }
 
 impl Exchange {
-    /// Runs the coder. May take milliseconds for each megabyte. In
+    /// Runs the compression. May take milliseconds per megabyte. In
     /// [`State::Cut`](super::transitions::State::Cut) there is nothing to send.
     ///
     /// # Errors
-    /// [`Misuse`] unless the body is complete, or a stored one is to be decoded.
+    /// [`Misuse`] unless the body is complete, or a stored one is to be decompressed.
     pub fn code(&mut self) -> Result<(), Misuse> {
         if !self.is_short_enough() {
             return self.refuse_measured();
@@ -77,10 +77,10 @@ impl Exchange {
             Err(reason) => {
                 self.mode = reason;
                 if whole.left_alone.is_some() {
-                    // as if it had gone through as it came
+                    // as if the response had been passed unchanged
                     storing.copy_of_sent(config, &mut self.reason, &held.body);
                 } else if let Some(fill) = storing.of_sent().filter(|_| is_there) {
-                    // what was not worth coding may be worth keeping
+                    // a body that is not worth compressing may be worth storing
                     fill.build_from_once(&held.body);
                 }
                 let length = held.body.len();
@@ -94,14 +94,14 @@ impl Exchange {
         self.move_on(Event::Coded, |phase| phase.coded(stored))
     }
 
-    /// The same of what is long, or lies in parts, and is not stored: it stays where
-    /// it is, and goes as it is compressed.
+    /// Compresses a long body, or one in parts, that is not stored. The input is released while
+    /// it is compressed.
     pub(super) fn code_parts(&mut self, parts: Parts) -> Result<(), Misuse> {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };
         let held = &mut whole.held;
-        // the node's own form is of no use any more
+        // the upstream's form is not needed any more
         held.body = Vec::new();
         let (plain, order) = parts.into_pieces();
         self.mode = Mode::AcceptEncoding;
@@ -164,10 +164,10 @@ impl Whole {
         }
     }
 
-    /// The answer as its copies will be sent, so that it is compressed once,
-    /// and kept once.
+    /// Returns the body as the entry will be sent, so that it is compressed once and kept in
+    /// memory once.
     fn gzip_as_stored(&mut self, storing: &mut Storing, limit: usize) -> Option<Body> {
-        // the room that was made for the coded body
+        // uses the buffer that was allocated for the compressed body
         let fill = storing.of_sent()?;
         let (entry, id) = fill.build_from(&self.held.body, &mut self.room)?;
         let coded = entry.gzip(&id)?;

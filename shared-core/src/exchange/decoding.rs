@@ -1,6 +1,8 @@
-//! Requests whose bodies are coded. They are decoded to be read, where what they say
-//! is of account; the node gets them as they came or, where it takes none such,
-//! decoded. One that can't be decoded, or would be too long, goes to it as it came.
+//! Compressed request bodies.
+//!
+//! They are decompressed where their contents matter. The node gets them unchanged or, if it
+//! does not accept the coding, decompressed. A body that can't be decompressed, or would be too
+//! long, is forwarded unchanged.
 
 use super::cache::asked::BodyLength;
 use super::head::HeadEdit;
@@ -11,21 +13,21 @@ use crate::gzip::inflate::InflateError;
 use crate::memory;
 use crate::memory::Reservation;
 
-/// A body that was decoded, and the memory that it takes.
+/// A decompressed body, and its memory.
 pub(super) struct Decoded {
     pub(super) body: Vec<u8>,
     pub(super) memory: Reservation,
 }
 
 impl Exchange {
-    /// Whether the node gets such a body decoded, if that can be.
+    /// Whether the node gets such a body decompressed, if possible.
     pub(super) fn goes_decoded(&self) -> bool {
         let coded = self.request.coding.coded();
         coded.is_some_and(|coded| self.config.coded_requests.go_decoded(coded))
             && !self.request.no_transform
     }
 
-    /// Whether a body of that length is to be read for the node alone.
+    /// Whether a body of this length has to be read only to decompress it for the node.
     pub(super) fn is_for_node(&self, length: BodyLength) -> bool {
         let fits = match length {
             BodyLength::Known(length) => (1..=self.config.max_oneshot).contains(&length),
@@ -34,8 +36,8 @@ impl Exchange {
         fits && self.state() == State::AwaitingHead && self.goes_decoded()
     }
 
-    /// Whether the node waits for the body to be decoded, which is left to a thread:
-    /// what is short may be long then.
+    /// Whether the request waits until a job has decompressed the body: a short body may be long
+    /// when it is decompressed.
     pub(super) fn is_to_be_decoded(&self) -> bool {
         if self.request.coding.coded().is_none() || self.is_rewritten() {
             return false;
@@ -46,8 +48,8 @@ impl Exchange {
         }
     }
 
-    /// The body, of `cap` bytes at most, in memory that is counted; `beside` of it is
-    /// taken already.
+    /// Decompresses the body into at most `cap` bytes of reserved memory; `beside` is a
+    /// reservation for other bytes that is extended.
     pub(super) fn decoded(
         &self,
         coded: &[u8],
@@ -70,14 +72,14 @@ impl Exchange {
         Ok(Decoded { body, memory })
     }
 
-    /// The node gets that in place of what was coded.
+    /// Forwards the decompressed body in place of the compressed one.
     pub(super) fn send_decoded(&mut self, decoded: Decoded) {
         self.request_body = decoded.body;
         self.request_memory = Some(decoded.memory);
         self.say_decoded();
     }
 
-    /// What the node gets is not coded.
+    /// Removes the content coding from the upstream request's head.
     pub(super) fn say_decoded(&mut self) {
         if self.request.coding != BodyCoding::None {
             self.request.coding = BodyCoding::None;

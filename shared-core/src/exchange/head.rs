@@ -1,5 +1,4 @@
-//! The heads of an exchange: what the machine reads of them, and the edits
-//! it wants made.
+//! Message heads of an exchange: the parts that the core reads, and the edits of them.
 
 use std::borrow::Cow;
 
@@ -17,15 +16,15 @@ use crate::transcode::engine::called::Called;
 use crate::transcode::engine::{Asked, Fork};
 use crate::transcode::{Negotiated, Submitted};
 
-/// A header field: name, value. Bytes, since HTTP does not promise UTF-8.
+/// A header: name and value. Bytes, because HTTP does not guarantee UTF-8.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
 
 /// A change to a message head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadEdit {
-    /// The field's name, as it is to be written.
+    /// Name of the header, as it is written.
     pub name: Cow<'static, str>,
-    /// The only value the field shall have; `None` removes the field.
+    /// The only value of the header after the edit; `None` removes the header.
     pub value: Option<Cow<'static, [u8]>>,
 }
 
@@ -52,88 +51,87 @@ impl HeadEdit {
     }
 }
 
-/// A request head as the host saw it.
+/// A request head as the host received it.
 #[derive(Clone, Debug)]
 pub struct RequestHead<'a, I> {
     /// The method.
     pub method: &'a [u8],
-    /// Path and query, as the client sent them or, where the host has rewritten
-    /// them, as that came out: what chose the answer.
+    /// Path and query, as the client sent them or as the host has rewritten them: the target
+    /// that selects the response.
     pub target: &'a [u8],
-    /// All header fields, `Host` among them.
+    /// All headers, including `Host`.
     pub fields: I,
 }
 
-/// What the machine remembers of a request head.
+/// The parts of a request head that the exchange keeps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
     pub(super) accept_encoding: AcceptEncoding,
     pub(super) head: bool,
     pub(super) post: bool,
     pub(super) no_transform: bool,
-    /// WebSocket, gRPC, tunnels: the node gets the head as it is.
+    /// Whether the head is forwarded unchanged: WebSocket, gRPC, tunnels.
     pub(super) untouched: bool,
-    /// What the connection is to become.
+    /// The protocol that the client requests for the connection.
     pub(super) upgrade: Upgrade,
-    /// The body's text, as the head has it.
+    /// Charset and form encoding of the body, as the head declares them.
     pub(super) text: BodyText,
-    /// The client may wait for a 100 (Continue) before it sends the body.
+    /// Whether the client may wait for a 100 (Continue) before it sends the body.
     pub(super) expects_continue: bool,
-    /// A node may find a call in its target.
+    /// Whether a node may find a call in the request's target.
     pub(super) calls_by_query: bool,
-    /// What the client wants, if it is a call.
+    /// The client's format preference, if the request is a call.
     pub(super) call: Option<Wish>,
-    /// Where SSZ is to be had of what the node has in JSON.
+    /// Negotiation of SSZ for a response that the node has in JSON.
     pub(super) ssz: Option<Negotiated>,
-    /// What its client takes alone, where no SSZ is known.
+    /// The only format that the client accepts, for a route without a known SSZ type.
     pub(super) untyped: Option<Negotiated>,
-    /// Its body is SSZ, which the node may not take.
+    /// The submission in the body, if it is SSZ, which the node may not accept.
     pub(super) submitted: Option<Submitted>,
-    /// How the body is coded that the node gets; of what is not decoded it is not
-    /// said how.
+    /// Content coding of the body as the node receives it; `Other` if the body is not
+    /// decompressed here.
     pub(super) coding: BodyCoding,
-    /// It submits a payload over REST, to a node that takes it over JSON-RPC.
+    /// The payload that is submitted over REST to a node that accepts it over JSON-RPC.
     pub(super) payload: Option<Asked>,
-    /// It may be a call that the node has at a route: that, and the fork that it names.
+    /// The target and fork of a route of the node, if the request may be a call for it.
     pub(super) route: Option<(Vec<u8>, Option<Fork>)>,
-    /// It is.
+    /// The call for that route, once it was read.
     pub(super) called: Option<Called>,
-    /// What is before its route of the Beacon API in its path, where it is of use what
-    /// the chain is like.
+    /// The part of the path before the Beacon API's route, if the chain's capabilities are
+    /// needed.
     pub(super) prefix: Option<Vec<u8>>,
     pub(super) cache: CacheRequest,
 }
 
-/// What kind of request it is to a cache.
+/// The kind of a request as the cache sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CacheKind {
-    /// Not for a cache.
+    /// A request that is not cached.
     #[default]
     None,
-    /// Perhaps a JSON-RPC request: POST with JSON.
+    /// A possible JSON-RPC request: POST with JSON.
     Call,
     /// GET or HEAD.
     Resource,
-    /// A method that may change what a GET gives.
+    /// A request whose method may change the response to a GET.
     Change,
 }
 
-/// What a cache needs to know besides. Empty where there is none.
+/// The parts of a request head that only the cache needs. Empty without a cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheRequest {
     pub(super) kind: CacheKind,
-    /// Why it is of no kind.
+    /// Reason why the request has no kind.
     pub(super) why: Reason,
-    /// It says who asks, in a field that takes it past the cache.
+    /// Whether a header with credentials makes the request bypass the cache.
     pub(super) credentials: bool,
-    /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
+    /// Whether the client forbids storing the response (RFC 9111, 5.2.1.5).
     pub(super) no_store: bool,
     pub(super) target: Vec<u8>,
     pub(super) fields: Fields,
 }
 
-/// Methods that ask for nothing to be changed (RFC 9110, 9.2.1, and the IANA
-/// registry), GET and HEAD aside.
+/// Safe methods (RFC 9110, 9.2.1, and the IANA registry), except GET and HEAD.
 const SAFE: [&[u8]; 6] = [
     b"OPTIONS",
     b"TRACE",
@@ -144,14 +142,14 @@ const SAFE: [&[u8]; 6] = [
 ];
 
 impl Request {
-    /// Whether the answer depends on `Accept`.
+    /// Whether the response depends on `Accept`.
     pub(super) fn varies_on_accept(&self) -> bool {
         let is_negotiated = self.ssz.is_some_and(|ssz| !ssz.is_bridged());
         is_negotiated || self.call.is_some()
     }
 
-    /// Where answers are stored, with the settings of the cache; `decodes`: what is coded is of
-    /// the kind that it is without.
+    /// Reads a request head. `caches` are the settings of the cache, if there is one; with
+    /// `decodes`, a compressed body is handled as the same body without its coding.
     pub(super) fn read<'a, I>(
         head: RequestHead<'_, I>,
         caches: Option<&CacheConfig>,
@@ -205,7 +203,7 @@ impl Request {
             }
         }
         if request.upgrade == Upgrade::WebSocket && (is_chunked || head.method != b"GET") {
-            // it may be a call to a node that ignores the upgrade (RFC 6455, 4.1)
+            // a node that ignores the upgrade may read it as a call (RFC 6455, 4.1)
             request.upgrade = Upgrade::Other;
         }
         let is_read = decodes && !request.untouched && head.method == b"POST" && (json || octets);
@@ -245,7 +243,8 @@ impl CacheRequest {
     }
 }
 
-/// Other upgrades, such as curl's `h2c`, are offers that most hosts ignore.
+/// Whether the protocol is WebSocket. Other upgrades, such as curl's `h2c`, are offers that most
+/// hosts ignore.
 fn is_websocket(protocol: &[u8]) -> bool {
     protocol.eq_ignore_ascii_case(b"websocket")
 }
@@ -253,17 +252,17 @@ fn is_websocket(protocol: &[u8]) -> bool {
 /// The protocol that a connection is to switch to (RFC 9110, 7.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Upgrade {
-    /// None.
+    /// No upgrade.
     #[default]
     None,
     /// WebSocket, and nothing else.
     WebSocket,
-    /// Another one, or several; gRPC, or a tunnel (`CONNECT`).
+    /// Another protocol, or several; gRPC, or a tunnel (`CONNECT`).
     Other,
 }
 
 impl Upgrade {
-    /// A line of `Upgrade`.
+    /// Reads a line of `Upgrade`.
     pub(super) fn read(&mut self, value: &[u8]) {
         let mut protocols = members(value).peekable();
         let is_there = protocols.peek().is_some();
@@ -275,22 +274,22 @@ impl Upgrade {
     }
 }
 
-/// How a request's body is to be read as text, for all that `Content-Type` says.
+/// The text encoding of a request's body, as far as `Content-Type` declares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BodyText {
-    /// ISO-8859-1, or US-ASCII: the same as UTF-8 in ASCII only.
+    /// Whether a charset is ISO-8859-1 or US-ASCII, which equal UTF-8 for ASCII only.
     pub(super) is_latin: bool,
-    /// Another encoding than that or UTF-8.
+    /// Whether a charset is another one, neither Latin nor UTF-8.
     pub(super) is_other: bool,
-    /// `application/x-www-form-urlencoded`.
+    /// Whether the type is `application/x-www-form-urlencoded`.
     pub(super) is_form: bool,
 }
 
 impl BodyText {
-    /// A line of `Content-Type`.
+    /// Reads a line of `Content-Type`.
     fn read(&mut self, value: &[u8]) {
         if value == b"application/json" {
-            // as nearly always
+            // the usual value
             return;
         }
         self.is_form |= media_type::is_form(value);
@@ -304,7 +303,7 @@ impl BodyText {
         }
     }
 
-    /// Whether a node that heeds the head may read another text than UTF-8 there.
+    /// Whether a node that follows the head may read another text than UTF-8 in this body.
     pub(super) fn is_ambiguous(self, body: &[u8]) -> bool {
         self.is_other
             || self.is_latin && !body.is_ascii()
@@ -312,31 +311,31 @@ impl BodyText {
     }
 }
 
-/// A response head as the host saw it.
+/// A response head as the host received it.
 #[derive(Clone, Debug)]
 pub struct ResponseHead<I> {
     /// The status code.
     pub status: u16,
-    /// The length of the body in bytes, where the head gives it.
+    /// Length of the body in bytes, if the head declares it.
     pub content_length: Option<u64>,
-    /// All header fields. `Content-Length` may be among them or not.
+    /// All headers, with or without `Content-Length`.
     pub fields: I,
-    /// A body without a length ends visibly (chunked, HTTP/2), not with its
-    /// connection.
+    /// Whether a body without a length has a visible end (chunked, HTTP/2), apart from the end
+    /// of its connection.
     pub delimited: bool,
     /// The wall clock, in seconds since 1970.
     pub now: u64,
-    /// The operator wants pieces to go through as they come.
+    /// Whether the operator has disabled buffering: pieces are to be sent as they arrive.
     pub unbuffered: bool,
-    /// The answer becomes a part of another one.
+    /// Whether the response becomes a part of another one.
     pub subrequest: bool,
     /// Whether the host's own rules allow a content coding here.
     pub coding_allowed: bool,
-    /// The host writes `Vary: Accept-Encoding` itself when told to.
+    /// Whether the host writes `Vary: Accept-Encoding` itself on request.
     pub host_writes_vary: bool,
 }
 
-/// Whether responses with that status have no body.
+/// Whether responses with this status have no body.
 pub(super) fn has_no_body(status: u16) -> bool {
     matches!(status, 0..=199 | 204 | 304)
 }
@@ -351,7 +350,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// A line of `Content-Encoding`.
+    /// Reads a line of `Content-Encoding`.
     pub(super) fn read(&mut self, value: &[u8]) {
         for coding in members(value) {
             *self = if coding.eq_ignore_ascii_case(b"identity") {
@@ -367,21 +366,21 @@ impl Coding {
     }
 }
 
-/// What the machine reads of a response head, in one pass.
+/// The parts of a response head that the exchange reads, in one pass.
 pub(super) struct Response<'a> {
     pub(super) content_type: Option<&'a [u8]>,
     pub(super) coding: Coding,
     pub(super) no_transform: bool,
     pub(super) etag: Option<&'a [u8]>,
     pub(super) vary: Vec<&'a [u8]>,
-    /// Fields follow the body (RFC 9110, 6.6.2).
+    /// Whether trailers follow the body (RFC 9110, 6.6.2).
     pub(super) announces_trailers: bool,
-    /// Fields that describe the bytes sent, and go when these change.
+    /// Headers that describe the bytes of the body, and are removed when the bytes change.
     bytewise: [bool; BYTEWISE.len()],
 }
 
-/// Names of fields that hold for the original bytes only: byte ranges (RFC
-/// 9110, 14.3) and digests (RFC 9530; RFC 3230 and 2616 before it).
+/// Names of headers that apply to the original bytes only: byte ranges (RFC 9110, 14.3) and
+/// digests (RFC 9530; RFC 3230 and 2616 before it).
 const BYTEWISE: [&str; 5] = [
     "Accept-Ranges",
     "Content-Digest",
@@ -390,7 +389,7 @@ const BYTEWISE: [&str; 5] = [
     "Content-MD5",
 ];
 
-/// Whether that is one of them.
+/// Whether the header applies to the original bytes only.
 pub(super) fn is_bytewise(name: &[u8]) -> bool {
     BYTEWISE
         .iter()
@@ -431,7 +430,7 @@ impl<'a> Response<'a> {
         response
     }
 
-    /// `Vary` with `Accept-Encoding` in it, exactly once.
+    /// Adds the edit that makes `Vary` contain `Accept-Encoding` exactly once.
     pub(super) fn vary_edits(&self, host_writes_vary: bool, edits: &mut Vec<HeadEdit>) {
         const NAME: &str = "Vary";
         const MEMBER: &str = "Accept-Encoding";
@@ -449,7 +448,8 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// What a representation with other bytes can't keep.
+    /// Adds the edits for a body in another encoding of the same representation: the entity tag
+    /// is weakened, and headers of the original bytes are removed.
     pub(super) fn recoded_edits(&self, edits: &mut Vec<HeadEdit>) {
         if let Some(weak) = self.etag.and_then(etag::weakened) {
             edits.push(HeadEdit::set("ETag", weak));
@@ -457,7 +457,8 @@ impl<'a> Response<'a> {
         self.bytewise_edits(edits);
     }
 
-    /// What another representation can't keep at all.
+    /// Adds the edits for another representation: entity tag and headers of the original bytes
+    /// are removed.
     pub(super) fn other_bytes_edits(&self, edits: &mut Vec<HeadEdit>) {
         if self.etag.is_some() {
             edits.push(HeadEdit::remove("ETag"));

@@ -1,25 +1,25 @@
-//! A question on its way to a node, as far as its answer has come.
+//! A probe in flight, with its response as far as it was received.
 
 use super::head::Coding;
 use crate::config::learnt::Question;
 use crate::memory;
 
-/// No answer is longer: mainnet's constants have 10 KB. Bytes.
+/// Maximum length of a response. Bytes. The constants of mainnet have 10 KB.
 pub(super) const MOST: usize = 128 << 10;
 
-/// A question on its way to a node.
+/// A probe in flight.
 #[derive(Debug)]
 pub(super) struct Inquiry {
-    /// The node's name at its place.
+    /// Name of the node within its route.
     pub(super) name: Vec<u8>,
     pub(super) question: Question,
     pub(super) coding: Coding,
-    /// What came of the answer; `None`: it is none, or too long for one.
+    /// Response as far as it was received; `None` if it is unusable or too long.
     pub(super) body: Option<Vec<u8>>,
 }
 
 impl Inquiry {
-    /// A piece of the answer.
+    /// Appends a piece of the response.
     pub(super) fn take(&mut self, piece: &[u8]) {
         let Some(body) = &mut self.body else {
             return;

@@ -1,4 +1,4 @@
-//! What to do with a response, by its head.
+//! The plan for a response, made from its head.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::media_type;
 
-/// What becomes of an answer that is not left alone.
+/// The plan for a response that is not passed unchanged.
 pub(super) enum Judged {
-    /// It is coded when all of it is there.
+    /// The body is buffered and processed when it is complete.
     Hold(Box<Whole>),
-    /// It is coded as it comes.
+    /// The body is compressed while it arrives.
     Stream(Box<Stream>),
-    /// It is put together with what is stored of the batch.
+    /// The body is merged with the stored part of the batch.
     Merge,
 }
 
 impl Exchange {
-    /// The response head, final (not 1xx other than 101).
+    /// Handles the final response head (not 1xx other than 101).
     ///
     /// # Errors
     /// [`Misuse`] unless it follows the request head.
@@ -104,8 +104,8 @@ impl Exchange {
         }
     }
 
-    /// A part of an answer, or word that it has not changed, says what all of it would vary
-    /// on (RFC 9110, 15.3.7 and 15.4.5). A 304 need not say of which type that is.
+    /// Sets `Vary` of a partial response or a 304 as the complete response would have it (RFC
+    /// 9110, 15.3.7 and 15.4.5). A 304 may have no `Content-Type`.
     fn varies_as_all_of_it<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -122,7 +122,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a response head is what comes next.
+    /// Whether a response head is expected.
     pub(super) fn awaits_head(&self) -> bool {
         use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, Replacing};
         matches!(
@@ -131,15 +131,15 @@ impl Exchange {
         )
     }
 
-    /// From here on what comes goes through.
+    /// Passes the rest of the response unchanged.
     pub(super) fn pass(&mut self, event: Event, held: Held, reason: Mode) -> Result<(), Misuse> {
         self.move_on(event, |_| Phase::Passing(Box::new(held)))?;
         self.mode = reason;
         Ok(())
     }
 
-    /// What to do with a head, or the reason to leave the answer alone. Sets the
-    /// head edits on the way. What is bounded is not coded as it comes.
+    /// Returns the plan for a response, or the reason to pass it unchanged. Sets the head edits.
+    /// A response with a limit is not streamed.
     pub(super) fn judge<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
@@ -174,7 +174,7 @@ impl Exchange {
         if let Some((negotiated, format)) = to_be_made {
             match self.judge_transcoding(negotiated, format, &response, head) {
                 Ok(judged) => return judged,
-                // it is what it is
+                // the response keeps its own format
                 Err(why) => self.not_ssz = Some(why.mode()),
             }
         }
@@ -221,7 +221,7 @@ impl Exchange {
             }
         }
         if self.request.head {
-            // GET would send another length (RFC 9110, 9.3.2 and 8.6)
+            // a GET would be sent with another length (RFC 9110, 9.3.2 and 8.6)
             self.head_edits.push(HeadEdit::remove("Content-Length"));
             if inflates {
                 self.head_edits.push(HeadEdit::remove("Content-Encoding"));
@@ -236,7 +236,7 @@ impl Exchange {
         let at_once = head.unbuffered
             || config.hold == 0 && declared.is_none()
             || whole.is_beyond_oneshot(&config)
-            // an answer that is given a length has no place for them
+            // a response with a Content-Length can't have trailers
             || response.announces_trailers && head.delimited && declared.is_none()
             || response
                 .content_type
@@ -275,7 +275,7 @@ impl Whole {
             return Err(Mode::TooSmall);
         }
         if self.stages.inflates && self.is_beyond_oneshot(config) {
-            // it keeps its coding where it can't be held
+            // a body that can't be buffered keeps its coding
             return Err(Mode::Encoded);
         }
         Ok(())

@@ -308,7 +308,7 @@ impl Exchange {
         if self.config.policy().is_some() {
             self.request.calls_by_query = query::may_call(target);
         }
-        // the response may be stored or known
+        // whether the body can be read
         let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
         self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);

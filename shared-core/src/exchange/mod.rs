@@ -1,13 +1,12 @@
 //! One HTTP exchange: a sans-I/O state machine.
 //!
-//! A host drives it through [`drive`], which says what it is to do next;
-//! `docs/exchange.md` has the events and the steps. The machine itself is
-//! [`Exchange`]: what happened goes in, what there is to send comes out.
+//! A host drives it through [`drive`], which returns the next step; `docs/exchange.md` lists the
+//! events and the steps. The machine is [`Exchange`]: it receives events and produces head edits
+//! and bodies.
 //!
-//! The moves are in [`transitions`]; a call that is not a move from the
-//! present state is the host's mistake and answered with [`Misuse`]. No call
-//! panics on what comes from the network, none loses a byte: until the answer
-//! has been decided the original is kept.
+//! The moves are in [`transitions`]; a call that the present state does not allow is an error of
+//! the host and returns [`Misuse`]. No call panics on data from the network, and none loses a
+//! byte: the original is kept until the response is decided.
 
 mod actions;
 mod answer;
@@ -54,8 +53,8 @@ pub use stream::StreamFailure;
 use crate::gzip;
 use crate::jsonrpc::ids;
 
-/// Makes what all exchanges of a process share, and opens what they use, before
-/// there may be no memory for it.
+/// Initializes the values that all exchanges of a process share, at a time when there is memory
+/// for it.
 pub fn prepare() {
     ids::prepare();
     gzip::prepare();

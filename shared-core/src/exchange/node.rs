@@ -1,12 +1,12 @@
-//! What the node itself sent, where a host adds to it or changes it.
+//! The upstream's response before the host's other modules change it.
 //!
-//! A proxy's own modules add fields to a head and may change a body before it
-//! reaches the exchange. What is stored, and whether anything is, goes by the
-//! node's head alone, so a host that can show it does so before anything else
-//! has touched it. What is sent goes by the head as it is then.
+//! Modules of a proxy add headers and may change a body before it reaches the exchange. Whether
+//! and how a response is stored depends on the upstream's head alone, so a host that can report
+//! it does so before other modules have changed it. The response to the client depends on the
+//! head as it is then.
 //!
-//! A body that others change between the node and the exchange is stored from
-//! the pieces that the node sent, apart from those that the client gets.
+//! A body that other filters change between the upstream and the exchange is stored from the
+//! pieces that the upstream sent, apart from those that the client gets.
 
 use super::actions::Misuse;
 use super::cache::fill::Fill;
@@ -23,12 +23,12 @@ use crate::negotiate::vary;
 use crate::transcode::{Format, Negotiated};
 
 impl Exchange {
-    /// The head as the node sent it, before [`Exchange::response_head`], with
-    /// fields that the host is told to hide. Whether a stored answer takes the
-    /// place of the node's: [`Exchange::status`] and [`Exchange::head_edits`]
-    /// then are its head, and `response_head` will ask to hold.
+    /// Handles the head as the upstream sent it, before [`Exchange::response_head`], with the
+    /// headers that the host is configured to hide. Whether a stored response replaces the
+    /// upstream's: its head is [`Exchange::status`] and [`Exchange::head_edits`] then, and
+    /// `response_head` returns `HeadAction::Hold`.
     ///
-    /// A host that can't tell it from what it sends leaves this out.
+    /// A host that can't distinguish this head from the one that it sends does not call this.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -44,7 +44,7 @@ impl Exchange {
         self.record_status(head.status);
         self.storing.node_length = head.content_length.filter(|_| head.status != 304);
         match self.phase {
-            // it becomes a part of no other answer
+            // the response to a background update is part of no other response
             Phase::AwaitingUpdate => head.subrequest = false,
             _ => self.has_changed(&head),
         }
@@ -53,8 +53,8 @@ impl Exchange {
         Ok(self.status() != 0)
     }
 
-    /// The body is changed on its way here: what is stored comes by
-    /// [`Exchange::observe_node`].
+    /// Stores the pieces of [`Exchange::observe_node`], because other filters change the body on
+    /// its way here.
     pub fn keep_apart(&mut self) {
         let fill = self.storing.fill.as_ref();
         let coded = fill.is_some_and(|fill| fill.is_coded());
@@ -65,12 +65,12 @@ impl Exchange {
         }
     }
 
-    /// Whether a copy of what the node sends is wanted.
+    /// Whether a copy of the upstream's body is needed.
     pub fn is_apart(&self) -> bool {
         self.storing.is_apart && self.storing.fill.is_some()
     }
 
-    /// A piece of the body as the node sent it.
+    /// Handles a piece of the body as the upstream sent it.
     pub fn observe_node(&mut self, piece: &[u8]) {
         if self.is_apart() {
             self.storing.node_sent += piece.len() as u64;
@@ -78,7 +78,7 @@ impl Exchange {
         }
     }
 
-    /// The end of the body as the node sent it: what is to be stored of it.
+    /// Returns the fill at the end of the body as the upstream sent it.
     pub fn take_node_fill(&mut self) -> Option<Box<Fill>> {
         if !self.is_apart() {
             return None;
@@ -94,11 +94,11 @@ impl Exchange {
         self.storing.fill.take()
     }
 
-    /// The node has sent so many bytes of a body that is not kept apart. If
-    /// others came here, something has changed it that did not say so. Whether
-    /// that is so.
+    /// Compares `bytes`, the length of the body that the upstream sent and that is not kept
+    /// apart, with the bytes received here. Whether they differ: an undetected filter has
+    /// changed the body.
     pub fn node_sent(&mut self, bytes: u64) -> bool {
-        // of a part that can't be read nothing is counted
+        // a part that can't be read has no count
         let counts = self
             .mixed()
             .is_none_or(|it| it.lost.is_none() && !it.is_unjudged);
@@ -109,8 +109,8 @@ impl Exchange {
         is_changed
     }
 
-    /// The head of a stored answer as it has become on its way to the client:
-    /// what it varies on is one line, as in an answer from the node.
+    /// Applies the headers of a stored response as the host's filters have left them: `Vary`
+    /// becomes one line, as in a response of the upstream.
     pub fn stored_head<'a>(&mut self, fields: impl Iterator<Item = Field<'a>> + Clone) {
         const NAME: &str = "Vary";
         if !self.varies {
@@ -122,7 +122,7 @@ impl Exchange {
                 .filter(|(name, _)| name.eq_ignore_ascii_case(NAME.as_bytes()))
                 .map(|(_, value)| value)
         };
-        // as it stands in an answer from the node: ours is the last
+        // the order of a response of the upstream: our member is the last
         let others = vary::without(lines(), "Accept-Encoding");
         let vary = match self.looked.host_writes_vary {
             true => others,
@@ -135,8 +135,8 @@ impl Exchange {
         });
     }
 
-    /// What there is to send in identity, for a host that goes on to change
-    /// it. `false`: there is no memory for it.
+    /// Decompresses the body that is to be sent, for a host whose filters change it. `false` if
+    /// there is no memory for it.
     pub fn uncode(&mut self) -> bool {
         let answer = self.answer_mut();
         let stored = answer.and_then(|it| it.stored.take_if(|body| Body::is_gzip(body)));
@@ -166,7 +166,8 @@ impl Exchange {
         true
     }
 
-    /// Decodes a gzip body into memory that counts to `memory`; `None`: it has no room.
+    /// Decompresses a gzip body into memory that counts against `memory`; `None` if there is not
+    /// enough.
     fn decode_stored(&self, gzip: &Body) -> Option<(Vec<u8>, Reservation)> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let length = usize::try_from(gzip.length()).ok()?;
@@ -180,16 +181,16 @@ impl Exchange {
         Some((plain, memory))
     }
 
-    /// Whether an answer of that media type and length (`None`: not known) would
-    /// be coded, or is a stored one that is, or a part of a batch, to be put
-    /// together with stored ones. Until then it is not for other coders.
+    /// Whether a response of this media type and length (`None` if unknown) would be compressed,
+    /// is a stored compressed one, or is a part of a batch that is to be merged with stored
+    /// responses. Other compressors must not compress it before.
     pub fn would_code(&self, content_type: &[u8], length: Option<u64>) -> bool {
         if let Some(answer) = self.answer().filter(|answer| answer.status != 0) {
             return answer.stored.as_ref().is_some_and(Body::is_gzip);
         }
         if self.mixed().is_some() || self.looked.bound.is_some() {
-            // a part of a batch is read, whoever the client is and however short it is, and
-            // what is bounded is measured
+            // a part of a batch is read, whatever the client accepts and however short it is; a
+            // response with a limit is measured
             return true;
         }
         let makes = |ssz: Negotiated| ssz.makes(Some(content_type));
@@ -205,14 +206,13 @@ impl Exchange {
             && length.is_none_or(|length| length >= self.config.min_length)
     }
 
-    /// Whether an answer is on its way into the cache, so that it is worth
-    /// having even when the client has gone.
+    /// Whether the response is being cached, and is needed even if the client has disconnected.
     pub fn is_filling(&self) -> bool {
         self.storing.fill.is_some()
     }
 
-    /// The client has gone on to another place (an error page, a redirect):
-    /// nothing more comes of this exchange, but what it gave out stays.
+    /// Ends the exchange because the client's request continues at another route (an error page,
+    /// a redirect). Borrowed bodies stay valid.
     pub fn abandon(&mut self) {
         self.stop_waiting();
         self.storing.fill = None;

@@ -1,4 +1,4 @@
-//! What an exchange has in each state, and no longer than in that.
+//! The data of an exchange in each state, which is dropped when the state is left.
 
 use super::answer::{Answer, Decoding};
 use super::cache::part::Mixed;
@@ -8,7 +8,7 @@ use super::stream::Stream;
 use super::transitions::State;
 use crate::gzip::splice::Body;
 
-/// A [`State`] with what belongs to it. It is moved often, so it is small.
+/// A [`State`] with its data. It is small, because it is moved often.
 #[derive(Debug)]
 pub(super) enum Phase {
     Start,
@@ -82,7 +82,8 @@ impl Phase {
         }
     }
 
-    /// What is held goes out, with what was made of it.
+    /// Moves to `Ready` with the buffered body, and with the `stored` body if one was made from
+    /// it.
     pub(super) fn coded(self, stored: Option<Body>) -> Self {
         let (held, status) = match self {
             Phase::Coding(whole) => (whole.held, 0),

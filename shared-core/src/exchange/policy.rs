@@ -1,11 +1,12 @@
-//! What clients may call, where the operator has said so. Each call of a request is
-//! judged before the request goes on: one that is denied is answered here, and a batch
-//! goes on without those that are.
+//! Enforcement of the operator's policy.
 //!
-//! What can't be read to the letter, as [`parse`] does, might be read by a node in another
-//! way, and call something else there. So it does not go on, and neither does what can't
-//! be read at all: a body that is too long, or coded in a way that is not undone here; or
-//! a connection that becomes something else than HTTP.
+//! Each call of a request is evaluated before the request is forwarded: a denied call is
+//! answered here, and a batch is forwarded without its denied calls.
+//!
+//! A request that does not pass the strict reading of [`parse`] may be read differently by a
+//! node, and call another method there. It is not forwarded, and neither is a request that can't
+//! be read: a body that is too long, or in a content coding that is not decompressed here, or a
+//! connection that leaves HTTP.
 
 use std::sync::Arc;
 
@@ -32,30 +33,33 @@ use crate::memory;
 use crate::mode::Mode;
 use crate::transcode::JSON;
 
-/// A coded body is not decoded beyond this, in bytes: what an event loop does in 1 ms.
+/// Maximum length in bytes to which a body is decompressed here: an event loop needs 1 ms for
+/// it.
 const DECODED: u64 = 1 << 20;
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug)]
 pub(super) enum Ruling {
-    /// It goes on as it came.
+    /// The request is forwarded unchanged.
     Allowed,
-    /// It goes on without some of its calls, or its answers are judged one by one.
+    /// The request is forwarded without some of its calls, or its responses are checked one by
+    /// one.
     InPart,
-    /// All that it calls is denied: that is the answer. Empty: none is wanted.
+    /// All calls are denied; with the response, which is empty if there are only notifications.
     Denied(Vec<u8>),
-    /// It is not known what it calls.
+    /// The calls of the request can't be verified.
     Refused(Unjudged),
 }
 
 impl Exchange {
-    /// Whether the request is to be judged before it goes on.
+    /// Whether the request must be evaluated before it is forwarded.
     pub(super) fn is_judged(&self) -> bool {
         let is_client = matches!(self.state(), State::AwaitingHead | State::Waiting);
         is_client && self.config.policy().is_some()
     }
 
-    /// What that takes; `None`: there is nothing to be judged.
+    /// Returns the part of the body that the evaluation needs; `None` if there is nothing to
+    /// evaluate.
     pub(super) fn need_of_policy(&mut self, length: BodyLength) -> Option<Need> {
         if !self.is_judged() {
             return None;
@@ -74,13 +78,13 @@ impl Exchange {
         Some(Need::WholeBody)
     }
 
-    /// What becomes of the request; `is_too_long`: its body, and so it was not kept.
+    /// Evaluates the request. `is_too_long`: the body was not kept because of its length.
     pub(super) fn rule(&mut self, body: RequestBody<'_>, is_too_long: bool) -> Ruling {
         let Some(policy) = self.config.policy().map(Arc::clone) else {
             return Ruling::Allowed;
         };
         if !self.looked.ruled.is_empty() {
-            // it has waited: what was found then holds, and its permits are its own
+            // the request has waited: its first evaluation and its permits remain valid
             return match self.looked.allowed {
                 Some(_) => Ruling::InPart,
                 None => Ruling::Allowed,
@@ -210,10 +214,11 @@ impl Exchange {
         Ruling::InPart
     }
 
-    /// What a call is answered with that must not be made, or not now; `None`: it may.
+    /// Returns the error for a call that is denied or over its concurrency limit; `None` if it
+    /// is allowed.
     fn judge_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<Entry>> {
         if !call.method.iter().all(u8::is_ascii_graphic) {
-            // Nethermind trims it, and others may do more
+            // Nethermind trims the name, and other nodes may change it further
             return Some(Arc::clone(policy.misnamed()));
         }
         match policy.judge(call.method) {
@@ -229,13 +234,13 @@ impl Exchange {
         }
     }
 
-    /// Nothing of it is with the node any more: others may call what is limited.
+    /// Returns the permits: none of the calls is at the node any more.
     pub(super) fn give_back_permits(&mut self) {
         self.looked.permits.clear();
     }
 
-    /// The node is asked for what is allowed of a batch, if some of it is not. `false`:
-    /// all of it is.
+    /// Forwards the allowed calls of a batch of which some are denied. `false` if none is
+    /// denied.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -251,7 +256,7 @@ impl Exchange {
         Ok(true)
     }
 
-    /// An answer of ours, in place of the node's.
+    /// Responds with an error in place of the upstream's response.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -261,7 +266,7 @@ impl Exchange {
         let (status, body, field) = match ruling {
             Ruling::Denied(body) => (200, body, None),
             Ruling::Refused(why) => (why.status(), why.body(), why.field()),
-            // these go on
+            // these requests are forwarded
             Ruling::Allowed | Ruling::InPart => return Err(self.misuse(Event::Refuse)),
         };
         if self.config.caches() {

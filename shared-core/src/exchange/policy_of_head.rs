@@ -1,5 +1,5 @@
-//! What the head of a request decides where calls are judged, before its body has come; and
-//! what the head of an answer does to the connection.
+//! Policy decisions that depend on a head alone: about a request before its body is received,
+//! and about a response that switches protocols.
 
 use super::cache::asked::BodyLength;
 use super::head::{Field, ResponseHead, Upgrade};
@@ -8,7 +8,8 @@ use super::unjudged::Unjudged;
 use crate::coded::BodyCoding;
 
 impl Exchange {
-    /// Why the request is refused for its head alone, with a body of that length.
+    /// Returns the reason to reject a request with a body of this length, if its head alone
+    /// gives one.
     pub(super) fn refused_by_head(&self, length: BodyLength) -> Option<Unjudged> {
         let allows_websocket = self
             .config
@@ -23,7 +24,7 @@ impl Exchange {
             return self.request.calls_by_query.then_some(Unjudged::Method);
         }
         if !self.request.post {
-            // of an unknown length it may be empty
+            // a body of unknown length may be empty
             let has_body = length != BodyLength::Unknown;
             return has_body.then_some(Unjudged::Method);
         }
@@ -35,13 +36,13 @@ impl Exchange {
         (is_coded || self.request.text.is_other).then_some(Unjudged::Coding)
     }
 
-    /// Whether the connection becomes a WebSocket, where the operator lets it.
+    /// Whether the connection is to become a WebSocket.
     pub(super) fn becomes_websocket(&self) -> bool {
         self.request.upgrade == Upgrade::WebSocket
     }
 
-    /// Whether a node may switch protocols (101) here: where calls are judged only to what
-    /// the client has asked for, and the operator allows.
+    /// Whether a node may switch protocols (101): under a policy only to the protocol that the
+    /// client has requested and the operator allows.
     pub(super) fn may_switch<'a, I>(&self, head: &ResponseHead<I>) -> bool
     where
         I: Iterator<Item = Field<'a>> + Clone,

@@ -1,8 +1,8 @@
-//! Calls in a request target: Erigon takes `GET /?method=...`, and other servers a whole
-//! call in a parameter, as JSON-RPC over HTTP had it once.
+//! Calls in a request target: Erigon accepts `GET /?method=...`, and other servers accept a
+//! whole call in a parameter, as an early version of JSON-RPC over HTTP defined it.
 
-/// Whether the query of a request target may name a method: it has the word `method`, in any
-/// case and however it is escaped, or a brace.
+/// Whether the query of a request target may name a method: it contains the word `method`, in
+/// any case and with any escapes, or a brace.
 pub(super) fn may_call(target: &[u8]) -> bool {
     const WORD: [u8; 6] = *b"method";
     let Some(start) = target.iter().position(|&byte| byte == b'?') else {
@@ -21,7 +21,7 @@ pub(super) fn may_call(target: &[u8]) -> bool {
     false
 }
 
-/// The next byte of a query, without its escape, and what follows it.
+/// Returns the next byte of a query without its escape, and the rest.
 fn next(query: &[u8]) -> Option<(u8, &[u8])> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match query {
@@ -39,7 +39,7 @@ mod tests {
     use super::may_call;
 
     #[test]
-    fn query_that_names_a_method_may_call() {
+    fn query_may_call_if_it_names_a_method() {
         for target in [
             "/?method=debug_x",
             "/a/b?id=1&method=debug_x",

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn response_whose_coder_fails_is_sent_as_it_came_if_it_is_short_enough() {
+    fn response_whose_compression_fails_is_sent_unchanged_if_it_is_within_its_limit() {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
             "a".repeat(2 << 20)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_response_whose_length_could_not_be_measured_is_an_error() {
+    fn compressed_response_whose_length_is_not_measured_is_replaced_by_an_error() {
         let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         coder.write_all(&vec![b' '; 8 << 20]).unwrap();
         let fields = [JSON, (b"Content-Encoding", b"gzip")];

@@ -1,4 +1,4 @@
-//! A body that is coded as it comes.
+//! The state of a body that is compressed while it arrives.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use crate::gzip::stream::{Encoder, Flush, Progress, StreamError};
 use crate::memory;
 use crate::mode::Mode;
 
-/// Why a step of a stream failed. The stream must be cut off.
+/// The reason why a step of a stream failed. The stream must be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFailure {
-    /// The body does not stream.
+    /// The body is not being streamed.
     Misuse(Misuse),
-    /// The encoder broke.
+    /// The encoder failed.
     Encoder,
-    /// The body ends short of the length that the node gave.
+    /// The body ended before its declared length.
     Short,
 }
 
@@ -46,18 +46,18 @@ impl From<StreamError> for StreamFailure {
     }
 }
 
-/// A body that is coded as it comes.
+/// A body that is compressed while it arrives.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) encoder: Box<dyn Encoder>,
-    /// What was held before.
+    /// Bytes that were buffered before the stream began.
     pub(super) held: Held,
-    /// How much of that the encoder has taken.
+    /// Number of buffered bytes that the encoder has consumed.
     pub(super) encoded: usize,
 }
 
 impl Stream {
-    /// One that begins with what is held, or the reason why not.
+    /// Returns a stream that begins with the buffered bytes, or the reason why there is none.
     pub(super) fn open(config: &Config, held: &mut Held) -> Result<Box<Self>, Mode> {
         if memory::is_short() || injected(Fault::FailAlloc) {
             return Err(Mode::Memory);
@@ -72,8 +72,8 @@ impl Stream {
         }))
     }
 
-    /// The same of what was not fed yet, as far as there is room. Whether that is
-    /// all of it.
+    /// Encodes buffered bytes that were not fed yet, as far as `output` has room. `complete` is
+    /// set when all of them were fed.
     pub(super) fn feed_held(
         &mut self,
         config: &Config,
@@ -87,7 +87,7 @@ impl Stream {
                 complete: true,
             });
         }
-        // what was held waits with the rest for a flush
+        // the buffered bytes are flushed with the rest
         let fed = self.encoder.encode(rest, Flush::None, output)?;
         self.encoded += fed.consumed;
         let complete = self.encoded == self.held.body.len();

@@ -1,4 +1,4 @@
-//! Coding a body as it comes.
+//! Steps of a body that is compressed while it arrives.
 
 use super::actions::{Misuse, PieceAction};
 use super::head::HeadEdit;
@@ -11,14 +11,12 @@ use crate::gzip::stream::{Flush, Progress};
 use crate::mode::Mode;
 
 impl Exchange {
-    /// Codes what was collected and then `piece` into `output`, at most as
-    /// much as there is room for. Call again with what is left, and with the
-    /// same flush, until [`Progress::complete`]. [`Flush::Finish`] with the
-    /// last piece ends the stream.
+    /// Compresses the buffered bytes and then `piece` into `output`, as far as it has room.
+    /// Called again with the rest of the piece and the same flush until [`Progress::complete`].
+    /// [`Flush::Finish`] with the last piece ends the stream.
     ///
     /// # Errors
-    /// [`StreamFailure`]; nothing more can be sent then, the stream must be cut
-    /// off visibly.
+    /// [`StreamFailure`]: nothing more can be sent, and the response must be aborted visibly.
     pub fn stream(
         &mut self,
         piece: &[u8],
@@ -29,7 +27,7 @@ impl Exchange {
             return Err(self.misuse(Event::Piece).into());
         };
         panic_if(Fault::PanicStream);
-        // a trailer must not make a short body look whole
+        // a trailer must not make a truncated body look complete
         let ends_at = self.received.saturating_add(piece.len() as u64);
         let declared = stream.held.declared;
         if flush == Flush::Finish && declared.is_some_and(|declared| ends_at < declared as u64) {
@@ -56,8 +54,8 @@ impl Exchange {
         Ok(progress)
     }
 
-    /// Ends holding: the head goes out, the body is coded as it comes. If that
-    /// can't be, it goes through as it comes.
+    /// Ends the buffering: the head is sent, and the body is compressed while it arrives.
+    /// Without memory for an encoder it is passed unchanged.
     pub(super) fn start_stream(&mut self) -> Result<PieceAction, Misuse> {
         self.allows(Event::StartStream)?;
         let Phase::Collecting(whole) = &mut self.phase else {
@@ -79,7 +77,7 @@ impl Exchange {
         }
     }
 
-    /// The head that goes with it.
+    /// Sets the head edits of a streamed response.
     pub(super) fn head_of_stream(&mut self, stream: &mut Stream) {
         self.mode = Mode::Stream;
         self.head_edits

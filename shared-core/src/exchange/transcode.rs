@@ -1,9 +1,9 @@
-//! A body that is given in another format.
+//! Responses that are converted to another format.
 //!
-//! While it comes, it goes into the [`Transcoder`], and as much of it as
-//! `sszip_ssz_hold` allows is kept beside: what can't be had as SSZ is sent as it
-//! is to a client that takes it, and what was longer is a 502. A client that takes
-//! nothing else is told so with a 406.
+//! While the body arrives it is fed to the [`Transcoder`], and up to `sszip_ssz_hold` bytes of
+//! the original are buffered: a body that is not available as SSZ is sent unchanged to a client
+//! that accepts it; if it was longer, the response is a 502. A client that accepts no other
+//! format gets a 406.
 
 use super::actions::{Misuse, PieceAction};
 use super::called;
@@ -26,14 +26,15 @@ use crate::transcode::engine::{problem, Problem};
 use crate::transcode::stage::ssz_of_json;
 use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VERSION};
 
-/// Bytes of what is compressed in pieces, rather than at once.
+/// Length in bytes of an output that is compressed in parts, rather than in one piece.
 const LONG: usize = 8 << 20;
 
-/// What was inflated goes on in pieces of so many bytes.
+/// Length in bytes of the pieces in which a decompressed body is fed to the transcoder.
 const PIECE: usize = 256 << 10;
 
 impl Exchange {
-    /// What the answer with this head is to become, and what of.
+    /// Returns the negotiation and the target format, if the response with this head is to be
+    /// converted.
     pub(super) fn is_to_be_made<'a, I>(
         &self,
         response: &Response<'_>,
@@ -51,14 +52,15 @@ impl Exchange {
             _ if negotiated.is_reply() && is_problem() => Format::Json,
             _ => return None,
         };
-        // what has no body is of no format
+        // a response without a body has no format
         let is_unlabelled = content_type.is_none_or(<[u8]>::is_empty);
         let has_none = head.content_length == Some(0) || self.request.head;
         let is_empty = has_none && (is_unlabelled || !negotiated.is_typed() && !self.request.head);
         (!is_empty).then_some((negotiated, format))
     }
 
-    /// What to do with what is to be in another format; or why it is sent in its own.
+    /// Returns the plan for a response that is to be converted, or the reason why it is sent in
+    /// its own format.
     pub(super) fn judge_transcoding<'a, I>(
         &mut self,
         negotiated: Negotiated,
@@ -93,7 +95,7 @@ impl Exchange {
             return Ok(Err(Mode::Head));
         }
         if self.request.head {
-            // the length is that of a body which does not come
+            // the length is that of a body which is not sent
             held.declared = None;
         }
         let accept = self.request.accept_encoding;
@@ -128,8 +130,8 @@ impl Exchange {
         Ok(Ok(Judged::Hold(Box::new(Whole::new(stages, held)))))
     }
 
-    /// The transcoder, with the memory that it will likely take, and its place among
-    /// those of long answers.
+    /// Returns the transcoder, with the memory that it is expected to need, and its slot if the
+    /// response is long.
     fn open_transcoder<'a, I>(
         &self,
         negotiated: Negotiated,
@@ -160,13 +162,13 @@ impl Exchange {
         held.begin_conversion(config, kept, made)
             .map_err(|_| Why::Memory)?;
         if cfg!(not(target_family = "wasm")) {
-            // a buffer that nobody has written to takes no memory
+            // pages that were never written take no memory
             transcoder.expect(declared);
         }
         Ok((transcoder, place))
     }
 
-    /// The answer depends on `Accept`, as every one of such a route.
+    /// Adds `Accept` to `Vary`, as in all responses of such a route.
     pub(super) fn say_that_it_varies<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -191,14 +193,14 @@ impl Exchange {
         }
     }
 
-    /// A piece of a body that is to be in another format.
+    /// Handles a piece of a body that is being converted.
     pub(super) fn piece_to_transcode(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         let Phase::Collecting(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Piece));
         };
         panic_if(Fault::PanicBody);
         if self.request.ssz.is_some_and(Negotiated::is_call) {
-            // what is stored of it is JSON
+            // the entry is stored as JSON
             self.storing
                 .copy_of_sent(&self.config, &mut self.reason, piece);
         }
@@ -214,7 +216,7 @@ impl Exchange {
                 self.received += piece.len() as u64;
                 Ok(PieceAction::Taken)
             }
-            // the client will be told at the end
+            // the client gets an error at the end
             (Err(why), Some(transcoding)) if transcoding.refuses() => {
                 transcoding.fail(why);
                 transcoding.came += piece.len() as u64;
@@ -231,7 +233,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the stage, and goes on with what it made, or without.
+    /// Finishes the conversion, and continues with its output or with its failure.
     pub(super) fn transcode(&mut self) -> Result<(), Misuse> {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
@@ -243,7 +245,7 @@ impl Exchange {
         let most = transcoding.most_to_inflate(&self.config);
         let made = stage.and_then(|stage| {
             if whole.stages.inflates {
-                // how long it is shows now
+                // the decompressed length is known now
                 let claimed = inflate::claimed_length(&whole.held.body);
                 transcoding.take_place(&self.config, claimed as u64)?;
             }
@@ -282,7 +284,7 @@ impl Exchange {
         held.delimited = true;
         let refused = self.storing.fill.as_ref().and_then(|fill| fill.refused());
         if let Some(reason) = refused {
-            // who waits for it asks for itself
+            // followers send their own requests
             self.not_stored_for_now(reason);
             self.detail_edit();
         }
@@ -300,7 +302,7 @@ impl Exchange {
             self.storing.fill = of_json;
         }
         if let Some(tag) = tag {
-            // the one that its copies will have
+            // the entity tag that hits of this entry will have
             let weak = etag::weakened(&tag).filter(|_| self.mode == Mode::Oneshot);
             self.head_edits
                 .push(HeadEdit::set("ETag", weak.unwrap_or(tag)));
@@ -313,7 +315,7 @@ impl Exchange {
     }
 
     fn not_transcoded(&mut self, mut transcoding: Transcoding, why: &Why) -> Result<(), Misuse> {
-        // no bytes are of no format
+        // an empty body has no format
         let is_empty = transcoding.came == 0 && !self.request.head;
         transcoding.takes_original |= is_empty && transcoding.is_unlabelled;
         self.not_stored(why.reason());
@@ -322,7 +324,7 @@ impl Exchange {
             return Err(self.misuse(Event::Coded));
         };
         if transcoding.keeps_original() {
-            // as it came, if the client can read that
+            // unchanged, if the client accepts its coding
             whole.stages.inflates &= !self.request.accept_encoding.allows_gzip();
             whole.stages.gzip = None;
             whole.held.recoded_edits.clear();
@@ -366,8 +368,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether an answer whose head was not judged may be what the client does
-    /// not take: it was asked for in both formats.
+    /// Whether a response whose head was not evaluated may be in a format that the client does
+    /// not accept: the request to the node allowed both formats.
     pub(super) fn must_not_pass(&self) -> bool {
         let is_awaited = matches!(self.phase, Phase::AwaitingHead);
         let must_be_made = |ssz: Negotiated| ssz.takes_ssz_only() || ssz.is_reply();
@@ -375,7 +377,7 @@ impl Exchange {
         is_awaited && negotiated.is_some_and(must_be_made)
     }
 
-    /// Whether what is held can't be sent as it is.
+    /// Whether the buffered body can't be sent unchanged.
     pub(super) fn has_lost_original(&self) -> bool {
         match &self.phase {
             Phase::Collecting(whole) | Phase::Coding(whole) => {
@@ -386,7 +388,7 @@ impl Exchange {
         }
     }
 
-    /// There is nothing to send, for that reason.
+    /// Aborts the response for this reason: there is nothing to send.
     pub(super) fn fail(&mut self, reason: Mode) -> Result<(), Misuse> {
         self.cut_short()?;
         self.mode = reason;
@@ -395,8 +397,8 @@ impl Exchange {
 }
 
 impl Whole {
-    /// Whether the first piece of what has no `Content-Type` shows that it has that format
-    /// already. From then on it can be sent as it came.
+    /// Whether the first piece of a body without a `Content-Type` shows that it has this format
+    /// already. If so, the body can be sent unchanged from then on.
     fn is_of_that_format(&mut self, format: Option<Format>, piece: &[u8]) -> bool {
         let Some(transcoding) = &mut self.stages.transcoding else {
             return false;
@@ -410,8 +412,8 @@ impl Whole {
         is_it
     }
 
-    /// Takes a piece of the original, if there is memory for it and for what is
-    /// made of it.
+    /// Feeds a piece of the original to the transcoder, if there is memory for it and for the
+    /// output.
     fn transcode_piece(&mut self, config: &Config, piece: &[u8]) -> Result<(), Why> {
         let inflates = self.stages.inflates;
         let Some(transcoding) = &mut self.stages.transcoding else {
@@ -421,14 +423,14 @@ impl Whole {
         transcoding.hear(piece);
         let length = transcoding.came.saturating_add(piece.len() as u64);
         if held.declared.is_some_and(|it| length > it as u64) {
-            // not ours to repair
+            // the upstream sent more than it declared: pass it on unchanged
             return Err(Why::Failed);
         }
         if memory::is_short() {
             return Err(Why::Memory);
         }
         if transcoding.stage.is_ok() {
-            // before anything of the original is lost
+            // before any of the original is released
             transcoding.take_place(config, length)?;
         }
         let most = transcoding.most_to_inflate(config);
@@ -437,7 +439,7 @@ impl Whole {
             return Ok(());
         };
         if inflates {
-            // all of it, and then at once
+            // the whole body is fed when it is complete
             if length > most {
                 return Err(Why::Coding);
             }
@@ -448,7 +450,8 @@ impl Whole {
         let is_of_use = transcoding.takes_original && length <= config.ssz.hold;
         let keeps = inflates || stage.wants_all() || is_of_use;
         if !keeps && !transcoding.is_original_lost && transcoding.takes_original {
-            // Behind this piece the original is gone: memory is reserved while a refusal loses nothing.
+            // After this piece the original is lost: memory is reserved now, while a refusal
+            // loses nothing.
             let announced = held.declared.unwrap_or(0);
             made = made.max(ssz_of_json(announced));
             held.claim(config, 0, made).map_err(|_| Why::Memory)?;
@@ -472,7 +475,7 @@ impl Whole {
         Ok(())
     }
 
-    /// What came of it; `most` may be inflated.
+    /// Returns the output of the conversion; at most `most` bytes are decompressed.
     fn finish(&mut self, config: &Config, mut stage: Transcoder, most: u64) -> Result<Made, Why> {
         if memory::is_short() {
             return Err(Why::Memory);
@@ -492,7 +495,7 @@ impl Whole {
         })?;
         for piece in original.chunks(PIECE) {
             stage.feed(piece)?;
-            // the coded body lies beside it
+            // the compressed body is still in memory
             let all = original.capacity() + held.body.capacity();
             held.claim(config, all, stage.room())
                 .map_err(|_| Why::Memory)?;
@@ -505,7 +508,7 @@ impl Whole {
 }
 
 impl Response<'_> {
-    /// What the same value in that format has in its head.
+    /// Adds the edits of the head for the same value in this format.
     fn transcoded_edits(&self, format: Format, edits: &mut Vec<HeadEdit>) {
         edits.push(HeadEdit::set("Content-Type", format.media_type()));
         if self.coding != Coding::Identity {
@@ -514,7 +517,7 @@ impl Response<'_> {
         self.other_bytes_edits(edits);
     }
 
-    /// What a refusal has in its head, which is of no value.
+    /// Adds the edits of the head for an error in place of the value.
     fn refused_edits(&self, edits: &mut Vec<HeadEdit>) {
         edits.push(HeadEdit::set("Content-Type", JSON));
         for name in [
@@ -530,7 +533,7 @@ impl Response<'_> {
     }
 }
 
-/// An error as the Beacon API has them.
+/// Returns an error in the form of the Beacon API.
 fn refusal(status: u16, why: &Why, format: Option<Format>) -> Vec<u8> {
     let format = match format {
         Some(Format::Json) => "JSON",

@@ -1,35 +1,35 @@
-//! Why a request is refused where calls are judged, and the answer that it gets.
+//! Reasons to reject a request under a policy, and the responses to it.
 
 use super::head::HeadEdit;
 use crate::jsonrpc::request::Refusal;
 
-/// Why it is not known what a request calls.
+/// The reason why the calls of a request can't be verified.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unjudged {
-    /// It is not JSON.
+    /// The body is not JSON.
     Syntax,
-    /// It is not JSON-RPC to the letter.
+    /// The body is not strictly JSON-RPC.
     Request(Refusal),
-    /// A batch of more calls than that.
+    /// The batch has more calls than this maximum.
     Batch(usize),
-    /// It has a body, or names a method in its query, and is no POST.
+    /// The request has a body, or names a method in its query, and is no POST.
     Method,
-    /// The connection becomes another one.
+    /// The connection changes its protocol.
     Upgrade,
-    /// Its body is too long.
+    /// The body is too long.
     Length,
-    /// Its body is coded, and is not decoded here; or it is text in another encoding than
-    /// UTF-8.
+    /// The body has a content coding that is not decompressed here, or is text in another
+    /// encoding than UTF-8.
     Coding,
-    /// Its client waits for a 100 (Continue) that nobody here sends.
+    /// The client waits for a 100 (Continue) that the host does not send.
     Expectation,
-    /// There is no memory to read it, or the host could not.
+    /// There is no memory to read the body, or the host could not read it.
     Memory,
 }
 
 impl Unjudged {
-    /// Errors of JSON-RPC come with a 200, as nodes have it; what is wrong with the
-    /// request that they are in does not.
+    /// Status of the response. Errors about calls are sent with 200, as nodes do; errors about
+    /// the HTTP request are not.
     pub(super) fn status(self) -> u16 {
         match self {
             Unjudged::Syntax | Unjudged::Request(_) | Unjudged::Batch(_) => 200,
@@ -42,7 +42,7 @@ impl Unjudged {
         }
     }
 
-    /// What such an answer has to say in its head.
+    /// Header that the response must have.
     pub(super) fn field(self) -> Option<HeadEdit> {
         match self {
             Unjudged::Method => Some(HeadEdit::set("Allow", b"POST")),

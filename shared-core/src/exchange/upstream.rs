@@ -1,25 +1,25 @@
-//! How the node has answered a request, for counters.
+//! The outcome of the upstream request, for counters.
 
-/// Longest response in which JSON-RPC errors are looked for where nothing is stored of it.
+/// Maximum length of a response that is read for JSON-RPC errors although it is not stored.
 /// Bytes.
 pub(super) const MOST: usize = 4 << 10;
 
-/// How the node has answered.
+/// The outcome of an upstream request.
 #[derive(Debug, Default)]
 pub(super) struct Upstream {
     pub(super) status: Option<u16>,
     pub(super) has_failed: bool,
-    /// A response that passes, and may be a JSON-RPC error.
+    /// Copy of a response that is passed and may be a JSON-RPC error.
     pub(super) watched: Option<Vec<u8>>,
 }
 
 impl Upstream {
-    /// Status of the node's response; `None`: it has not answered.
+    /// Status of the upstream's response; `None` if there is none.
     pub(super) fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// A piece of a response that passes.
+    /// Appends a piece of a response that is passed.
     pub(super) fn watch(&mut self, piece: &[u8]) {
         let Some(watched) = &mut self.watched else {
             return;

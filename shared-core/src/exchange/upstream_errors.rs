@@ -1,5 +1,5 @@
-//! How the node has answered, for counters: the status of its response, how it failed, and
-//! the JSON-RPC errors of responses that are not stored.
+//! Upstream errors for the counters: the status of the response, connection failures, and the
+//! JSON-RPC errors of responses that are not stored.
 
 use super::head::CacheKind;
 use super::machine::Exchange;
@@ -15,7 +15,7 @@ impl Exchange {
     /// Counts a failed upstream request, once.
     pub(super) fn record_failure(&mut self, failure: Failure) {
         if matches!(failure, Failure::Status(_)) || !self.is_upstream_counted() {
-            // a status comes with its head
+            // a status is counted with its head
             return;
         }
         self.upstream.has_failed = true;
@@ -30,7 +30,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the node's response is the first of a client's request.
+    /// Whether this is the first response of the upstream to a client's request.
     fn is_upstream_counted(&self) -> bool {
         let is_own = self.inquiry.is_some() || matches!(self.phase, Phase::AwaitingUpdate);
         let is_known = self.upstream.has_failed || self.upstream.status.is_some();
@@ -47,13 +47,13 @@ impl Exchange {
         &self.config.process.shared.upstream_errors
     }
 
-    /// The node's response ended early.
+    /// Whether the upstream truncated its response.
     pub(super) fn is_cut_by_node(&self) -> bool {
         self.mode == Mode::Cut || self.reason == Reason::Cut
     }
 
-    /// Whether a response that passes, and is not stored, may be a JSON-RPC error: it is to
-    /// be watched then.
+    /// Whether a response that is passed and not stored may be a JSON-RPC error, and is to be
+    /// read.
     pub(super) fn watches_errors(&mut self) -> bool {
         let Phase::Passing(held) = &self.phase else {
             return false;
@@ -66,21 +66,21 @@ impl Exchange {
         is_watched
     }
 
-    /// Whether the response is to a JSON-RPC request, and nothing is stored of it.
+    /// Whether this is the response to a JSON-RPC request, and is not stored.
     fn is_unread_call(&self) -> bool {
         self.request.cache.kind == CacheKind::Call
             && self.storing.fill.is_none()
             && !matches!(self.mode, Mode::Encoded | Mode::Upgrade)
     }
 
-    /// Counts the JSON-RPC errors of a response that has passed.
+    /// Counts the JSON-RPC errors of a response that was passed.
     pub(super) fn record_watched(&mut self) {
         if let Some(watched) = self.upstream.watched.take() {
             record_rpc_errors(&watched, self.upstream_errors());
         }
     }
 
-    /// The same of one that is held.
+    /// Counts the JSON-RPC errors of a buffered response.
     pub(super) fn record_held(&self) {
         let Phase::Coding(whole) = &self.phase else {
             return;
