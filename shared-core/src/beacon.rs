@@ -1,5 +1,5 @@
-//! Routes of the Beacon API (ethereum/beacon-APIs): how long what they give
-//! may be kept, where the node does not say so itself.
+//! Routes of the Beacon API (ethereum/beacon-APIs), and the lifetime of their responses where
+//! the node sends no cache directives.
 
 use crate::cache::chain::{Heights, Mark};
 use crate::cache::class::Class;
@@ -8,34 +8,34 @@ use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::scan;
 use crate::ssz::Flags;
 
-/// What all paths have before the version.
+/// Prefix of all paths, before the version.
 const ROOT: &[u8] = b"/eth/";
 
-/// What a route gives.
+/// The kind of a route's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The chain's constants: the same for every request.
+    /// Constants of the chain: equal for every request.
     Constant,
-    /// What the node was built and set up with, the forks to come among it.
+    /// Build and settings of the node, including the scheduled forks.
     Config,
-    /// What an envelope with `execution_optimistic` and `finalized` holds,
-    /// named by a slot (or `genesis`), or by a root.
+    /// An envelope with `execution_optimistic` and `finalized` for a state or block that is
+    /// identified by a slot (or `genesis`) or by a root.
     Named(Option<u64>),
-    /// The same, named by something that moves on with the head: `head`, or nothing.
+    /// An envelope for a state or block that changes with the head: `head`, or no identifier.
     Moving,
-    /// The same, named by `justified` or `finalized`: these move without a new head, too,
-    /// at the end of an epoch.
+    /// An envelope for `justified` or `finalized`, which also change without a new head, at the
+    /// end of an epoch.
     Checkpoint,
-    /// Anything else: it is the node's own state, or unknown.
+    /// Any other route: state of the node, or unknown.
     Other,
 }
 
-/// Whether a target (path and query) is one of the Beacon API.
+/// Whether a target (path and query) belongs to the Beacon API.
 pub fn is_beacon(target: &[u8]) -> bool {
     path(target).is_some()
 }
 
-/// What routes begin with, after the version.
+/// First segments of routes, after the version.
 const PARTS: [&[u8]; 7] = [
     b"beacon",
     b"builder",
@@ -46,15 +46,15 @@ const PARTS: [&[u8]; 7] = [
     b"validator",
 ];
 
-/// Whether a target is that of a route: below one of the parts of that API. Others are
-/// paths that only look so (`/eth/v1/a-key`).
+/// Whether a target is a route: below one of the parts of the API. Other paths only look like
+/// one (`/eth/v1/a-key`).
 pub fn is_route(target: &[u8]) -> bool {
     let part = path(target).and_then(|(_, mut segments)| segments.next());
     part.is_some_and(|part| PARTS.contains(&part))
 }
 
-/// The version of a path of the Beacon API (`v1`), and the segments after it.
-/// Before it there may be what the host takes off: a name of the chain, a key.
+/// Returns the version of a path of the Beacon API (`v1`), and the segments after it. A prefix
+/// that the host removes may precede it: a name of the chain, a key.
 pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> + Clone)> {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
     let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
@@ -67,8 +67,8 @@ pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> 
     None
 }
 
-/// Whether the version and the segments of a path are those of a route, such as
-/// `v2/beacon/blocks/*`: `*` is any segment that is not empty.
+/// Whether the version and the segments of a path match a route such as `v2/beacon/blocks/*`,
+/// where `*` is any segment that is not empty.
 pub(crate) fn is_path_of<'a>(
     route: &str,
     version: &'a [u8],
@@ -86,21 +86,22 @@ pub(crate) fn is_path_of<'a>(
     }
 }
 
-/// What is before that in a target; `None`: it is none of the Beacon API.
+/// Returns the prefix of a target before the Beacon API's path; `None` if the target is not in
+/// the API.
 pub(crate) fn before(target: &[u8]) -> Option<&[u8]> {
     let (version, _) = path(target)?;
     let at = version.as_ptr() as usize - target.as_ptr() as usize;
     target.get(..at.checked_sub(ROOT.len())?)
 }
 
-/// The path of another route, which is below `/eth/`, beside that of a target.
+/// Returns the path of another `route`, below `/eth/`, under the prefix of this target.
 pub(crate) fn beside(target: &[u8], route: &str) -> Option<Vec<u8>> {
     let before = before(target)?;
     Some([before, ROOT, route.as_bytes()].concat())
 }
 
 impl Route {
-    /// The route of a target (path and query), as the client sent it.
+    /// Returns the kind of a target (path and query), as the client sent it.
     pub fn of(target: &[u8]) -> Self {
         let Some((_version, mut segments)) = path(target) else {
             return Route::Other;
@@ -123,8 +124,9 @@ impl Route {
         }
     }
 
-    /// Of a target whose answer shows a block: its slot, where the path has it. `None`: it is
-    /// none such; of others the slot may be one that was asked for.
+    /// Returns the slot in the path of a target whose response shows a block. `None` for other
+    /// targets; `Some(None)` without a slot. The response to other routes may contain a slot
+    /// that the client chose.
     pub fn shows_slot(target: &[u8]) -> Option<Option<u64>> {
         let (_version, mut segments) = path(target)?;
         let mut next = || segments.next().unwrap_or_default();
@@ -139,14 +141,14 @@ impl Route {
         }
     }
 
-    /// Whether an answer depends on the head, and the namespace follows an execution node:
-    /// it is not known then when there is a new slot.
+    /// Whether the response depends on the head while the namespace follows an execution node,
+    /// so that a new slot would not be noticed.
     pub fn is_of_other_api(self, mark: Option<&Mark>) -> bool {
         self == Route::Moving && mark.is_some_and(|mark| mark.heights != Heights::Slots)
     }
 
-    /// What a body is kept as; `None`: it is not kept. `mark` is what was known
-    /// of the chain when the node was asked, if its slots are followed.
+    /// Classifies a body; `None` if it is not cached. `mark` is the state of the chain when the
+    /// request was sent to the node, if its slots are followed.
     pub fn judge(self, body: &[u8], valid: &Valid, mark: Option<&Mark>) -> Option<Judged> {
         if self == Route::Other || scan::check(body).is_err() {
             return None;
@@ -168,8 +170,7 @@ impl Route {
         self.judge_value(flags, is_empty, valid, mark)
     }
 
-    /// The same, where it is known what an envelope says; `is_empty`: its value is a
-    /// list of nothing.
+    /// Classifies a value whose envelope is known; `is_empty`: the value is an empty list.
     pub fn judge_value(
         self,
         flags: Flags,
@@ -187,13 +188,13 @@ impl Route {
             Route::Constant => Class::Immutable,
             Route::Config => Class::Config,
             Route::Named(_) | Route::Moving | Route::Checkpoint => {
-                // what the execution client has not verified may be wrong
+                // blocks that the execution client has not verified may be invalid
                 let (false, finalized) = (flags.execution_optimistic?, flags.finalized?) else {
                     return None;
                 };
                 match self {
-                    // the node may be syncing, or lag; of a list that is empty it may
-                    // have pruned what was in it
+                    // the node may be syncing or lag; the members of an empty list may have been
+                    // pruned
                     Route::Named(slot) if finalized && !is_empty && is_final(slot, mark) => {
                         Class::Immutable
                     }
@@ -202,7 +203,7 @@ impl Route {
                 }
             }
         };
-        // nobody knows which chain it is of
+        // the chain of the response is not known
         let class = match (class, known) {
             (Class::Immutable, Some(false)) => Class::Unfinalized,
             (class, _) => class,
@@ -212,7 +213,7 @@ impl Route {
             _ => None,
         };
         let milliseconds = match self {
-            // nobody is told when these move
+            // no event reports a change of these
             Route::Checkpoint => valid.class(class).min(class.default_valid()),
             _ => valid.class(class),
         };
@@ -229,12 +230,12 @@ impl Route {
     }
 }
 
-/// Whether what the node calls final is taken for it.
+/// Whether a slot that the node reports as final is considered final.
 fn is_final(slot: Option<u64>, mark: Option<&Mark>) -> bool {
     match (slot, mark) {
         (_, None) => true,
         (Some(slot), Some(mark)) => mark.is_final(slot),
-        // of a root nobody knows the slot
+        // the slot of a root is not known
         (None, Some(mark)) => mark.last_final.is_some(),
     }
 }
@@ -252,7 +253,7 @@ fn named(id: &[u8]) -> Route {
         Ok("justified" | "finalized") => Route::Checkpoint,
         Ok(slot) if is_slot => match slot.parse() {
             Ok(slot) => Route::Named(Some(slot)),
-            // there is no such slot
+            // no such slot exists
             Err(_) => Route::Moving,
         },
         _ if is_root => Route::Named(None),
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_final_and_named_is_immutable() {
+    fn response_is_immutable_if_it_is_final_and_identified_by_slot_or_root() {
         let body = |optimistic, finalized| {
             format!(
                 "{{\"execution_optimistic\":{optimistic},\"finalized\":{finalized},\"data\":{{}}}}"
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoint_is_kept_for_a_second_at_most() {
+    fn checkpoint_is_fresh_for_one_second_at_most() {
         let body = b"{\"execution_optimistic\":false,\"finalized\":true,\"data\":{}}";
         let mut valid = Valid::default();
         valid.set_class(Class::Tip, 12_000).unwrap();
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_below_one_of_the_parts() {
+    fn target_is_a_route_if_it_is_below_a_part_of_the_api() {
         for target in [
             "/eth/v1/events",
             "/eth/v2/beacon/blocks?x",
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_without_the_flags_says_nothing() {
+    fn envelope_without_flags_is_not_cached() {
         let target = "/eth/v2/beacon/blocks/123";
         for body in [
             "{}",
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pruned_is_not_for_ever() {
+    fn empty_list_is_not_immutable() {
         let envelope =
             |data| format!("{{\"execution_optimistic\":false,\"finalized\":true{data}}}");
         for (target, data, expected) in [
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn another_route_is_below_the_same_prefix() {
+    fn path_of_another_route_has_the_same_prefix() {
         let route = "v1/config/spec";
         for (target, before) in [
             ("/eth/v2/beacon/blocks/head?x=/eth/v1/y", ""),
@@ -409,12 +410,12 @@ mod tests {
     }
 
     #[test]
-    fn constants_and_what_is_the_nodes_own() {
+    fn constants_are_immutable_and_node_state_is_not_cached() {
         for (target, expected) in [
             ("/eth/v1/config/deposit_contract", Class::Immutable),
             ("/eth/v1/beacon/genesis", Class::Immutable),
             ("/gnosis/a-key/eth/v1/beacon/genesis", Class::Immutable),
-            // a release of the node changes them
+            // a release of the node may change them
             ("/eth/v1/config/spec", Class::Config),
             ("/eth/v1/config/fork_schedule", Class::Config),
         ] {

@@ -1,16 +1,15 @@
-//! Bodies of requests that clients have coded (RFC 9110, 8.4), and what they are
-//! without that.
+//! Request bodies that clients have compressed (RFC 9110, 8.4), and their decompression.
 
 use crate::gzip::inflate::{gunzip_beginning, gunzip_within, InflateError};
 use crate::negotiate::list::members;
 use crate::zstd::{unzstd, unzstd_beginning};
 
-/// A coding that is undone.
+/// A content coding that is decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coded {
-    /// RFC 1952; `x-gzip` is the same (RFC 9110, 8.4.1.3).
+    /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
     Gzip,
-    /// RFC 8878.
+    /// zstd (RFC 8878).
     Zstd,
 }
 
@@ -24,7 +23,7 @@ impl Coded {
         }
     }
 
-    /// Which of them it is, below 32.
+    /// Number of the coding, below 32.
     pub fn number(self) -> usize {
         match self {
             Coded::Gzip => 0,
@@ -32,8 +31,8 @@ impl Coded {
         }
     }
 
-    /// The whole of a body, of at most `cap` bytes; `may_take` is asked before so
-    /// many bytes are taken in all.
+    /// Decompresses a complete body into at most `cap` bytes; `may_take` is called with the
+    /// total length before memory is allocated.
     ///
     /// # Errors
     /// [`InflateError`].
@@ -49,11 +48,11 @@ impl Coded {
         }
     }
 
-    /// Decodes as much of a cut body as came; no checksum proves it.
+    /// Decompresses as much of a truncated body as was received; no checksum verifies it.
     ///
     /// # Errors
-    /// The errors of [`decode`](Self::decode); [`InflateError::Bad`] where there is something
-    /// else in it.
+    /// The errors of [`decode`](Self::decode); [`InflateError::Bad`] if the body contains other
+    /// data.
     pub fn decode_beginning(
         self,
         body: &[u8],
@@ -67,20 +66,20 @@ impl Coded {
     }
 }
 
-/// What a request's head says of the coding of its body.
+/// The content coding of a body, as its head declares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyCoding {
-    /// Nothing: it is what it is.
+    /// No content coding.
     #[default]
     None,
-    /// One that is undone.
+    /// A coding that is decompressed.
     Coded(Coded),
-    /// Another one, or several: what it says is not known.
+    /// Another coding, or several: the body can't be read.
     Other,
 }
 
 impl BodyCoding {
-    /// A line of `Content-Encoding`.
+    /// Reads a line of `Content-Encoding`.
     pub fn read(&mut self, value: &[u8]) {
         for name in members(value) {
             *self = match (*self, Coded::of(name)) {
@@ -90,8 +89,7 @@ impl BodyCoding {
         }
     }
 
-    /// What a response's head says of the coding of its body, where `identity` counts
-    /// for nothing.
+    /// Returns the content coding of a response's body; `identity` is ignored.
     pub fn of_response<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let mut coding = BodyCoding::None;
         for (name, value) in fields {
@@ -104,7 +102,7 @@ impl BodyCoding {
         coding
     }
 
-    /// The one that is undone.
+    /// Returns the coding that is decompressed.
     pub fn coded(self) -> Option<Coded> {
         match self {
             BodyCoding::Coded(coded) => Some(coded),
@@ -118,7 +116,7 @@ mod tests {
     use super::{BodyCoding, Coded};
 
     #[test]
-    fn one_coding_that_is_known_is_undone() {
+    fn single_known_coding_is_decompressed() {
         let of = |lines: &[&str]| {
             let mut coding = BodyCoding::None;
             lines.iter().for_each(|line| coding.read(line.as_bytes()));

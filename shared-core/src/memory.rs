@@ -1,8 +1,8 @@
-//! How much memory held bodies may take, over all exchanges of a process.
+//! The memory budget of buffered bodies, over all exchanges of a process.
 //!
-//! A limit per connection alone does not bound a process: a thousand clients
-//! within their limits still exhaust it. Beyond the budget an answer passes
-//! through as it came, which costs size and never an answer.
+//! A limit per connection does not bound a process: a thousand clients within their limits can
+//! still exhaust it. Beyond the budget a response is passed unchanged, which costs compression
+//! and never a response.
 
 use std::alloc::{realloc, Layout};
 use std::hint::black_box;
@@ -10,33 +10,33 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Memory was refused to an allocation that can't fail.
+/// Whether memory was refused to an allocation that can't fail.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
-/// Whether the system has no memory left, not even for small things: nothing
-/// is held, looked up or stored then, but passed through.
+/// Whether the system has no memory left, not even for small allocations: nothing is buffered,
+/// looked up or stored then, and responses are passed unchanged.
 ///
-/// Only the process's allocator finds that out (feature `ffi`); under another
-/// one it never is.
+/// Only the allocator of the process detects this (feature `ffi`); with another allocator the
+/// result is always `false`.
 pub fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed)
 }
 
-/// For the process's allocator: what [`is_short`] says from now on.
+/// Sets the result of [`is_short`]. Called by the allocator of the process.
 pub fn set_short(short: bool) {
     SHORT.store(short, Ordering::Relaxed);
 }
 
-/// Whether so many bytes could be allocated now. For what is about to allocate
-/// them in a way that can't be refused: others may take them meanwhile.
+/// Whether `bytes` could be allocated now. For callers that are about to allocate them in a way
+/// that can't report a refusal; another thread may allocate them meanwhile.
 pub fn is_there(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
-    // or the compiler, which may, leaves both out
+    // the compiler may otherwise remove the allocation
     black_box(&mut room).try_reserve_exact(bytes).is_ok()
 }
 
-/// Gives back what a body does not use of its memory. An allocator that moves what becomes
-/// shorter may refuse that: it stays as long as it is then.
+/// Releases the unused capacity of a body. An allocator that would have to move the block may
+/// refuse; the capacity stays as it is then.
 #[allow(unsafe_code)]
 pub fn fit(body: &mut Vec<u8>) {
     let (length, room) = (body.len(), body.capacity());
@@ -51,20 +51,20 @@ pub fn fit(body: &mut Vec<u8>) {
     let memory = unsafe { realloc(longer.as_mut_ptr(), layout, length) };
     *body = match memory.is_null() {
         true => ManuallyDrop::into_inner(longer),
-        // SAFETY: so many bytes are there, which nobody else has.
+        // SAFETY: the memory has that many bytes, and no other owner.
         false => unsafe { Vec::from_raw_parts(memory, length, length) },
     };
 }
 
-/// From so many bytes on a body's memory goes back to the system while it is copied.
+/// Length in bytes from which the memory of a body is released while it is drained.
 pub(crate) const LONG: usize = 8 << 20;
 
-/// In pieces of so many.
+/// Length in bytes of the pieces in which a body is drained.
 const PIECE: usize = 1 << 20;
 
-/// Gives out a long body, or a part of one, to somebody who copies it. Its memory goes
-/// back to the system on the way, so that little of it is there twice: what its bytes are
-/// from then on is not known.
+/// Passes a long body, or a part of one, to a host that copies it. Its memory is released piece
+/// by piece, so that little of it exists twice; the contents of `bytes` are undefined
+/// afterwards.
 pub(crate) fn give_out(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
     for piece in bytes.chunks_mut(PIECE) {
         to(piece);
@@ -72,11 +72,10 @@ pub(crate) fn give_out(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
     }
 }
 
-/// Gives back the memory of bytes that nobody will read, but for the pages at both ends
-/// that others have a part of. They can be written again.
+/// Releases the memory of bytes that are not read any more, except the pages at both ends that
+/// are shared with other data. The bytes can be written again.
 ///
-/// What becomes shorter stays where it is with most allocators, or is copied: so it is not
-/// made shorter.
+/// A vector is not shrunk instead, because most allocators leave it in place or copy it.
 #[allow(unsafe_code)]
 pub(crate) fn give_back(bytes: &mut [u8]) {
     #[cfg(target_os = "linux")]
@@ -86,8 +85,8 @@ pub(crate) fn give_back(bytes: &mut [u8]) {
         let all = bytes.as_mut_ptr_range();
         let before = all.start.align_offset(page).min(bytes.len());
         let whole = (bytes.len() - before) / page * page;
-        // SAFETY: nobody else has these bytes, which are zero after it, or, where it is
-        // refused, as they were.
+        // SAFETY: these bytes have no other owner; they are zero afterwards or, if the call
+        // fails, unchanged.
         let _ = unsafe {
             let start = all.start.add(before);
             madvise(start.cast(), whole, Advice::LinuxDontNeed)
@@ -96,14 +95,14 @@ pub(crate) fn give_back(bytes: &mut [u8]) {
     let _ = bytes;
 }
 
-/// Bytes held by the exchanges that share it. Cheap to clone.
+/// A memory budget: the bytes that are reserved by the exchanges that share it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Budget(Arc<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
     bytes: AtomicUsize,
-    /// How many have some of them.
+    /// Number of reservations.
     holders: AtomicUsize,
 }
 
@@ -113,12 +112,12 @@ impl Budget {
         Self::default()
     }
 
-    /// Bytes reserved now.
+    /// Number of bytes that are reserved now.
     pub fn used(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many reservations they are in.
+    /// Number of reservations.
     pub fn holders(&self) -> usize {
         self.0.holders.load(Ordering::Relaxed)
     }
@@ -138,7 +137,7 @@ impl Budget {
         self.take_leaving(bytes, limit, 0)
     }
 
-    /// Takes `bytes`, unless less than `left` of `limit` would then be free.
+    /// Reserves `bytes`, unless less than `left` of `limit` would then be free.
     fn take_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
         let limit = limit.saturating_sub(left);
         let more = |used: usize| used.checked_add(bytes).filter(|total| *total <= limit);
@@ -148,7 +147,7 @@ impl Budget {
     }
 }
 
-/// Bytes of a [`Budget`], given back when dropped.
+/// Bytes of a [`Budget`], returned to it when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Budget,
@@ -156,18 +155,18 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The budget that they are taken from.
+    /// Budget of the reservation.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// How many they are.
+    /// Number of reserved bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes as much as makes it `bytes`, unless more than `limit` would then
-    /// be in use. `false` if not. Never gives back.
+    /// Grows the reservation to `bytes`, unless more than `limit` would then be in use: `false`.
+    /// Never shrinks it.
     pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let grows = self.budget.take(more, limit);
@@ -177,8 +176,8 @@ impl Reservation {
         grows
     }
 
-    /// Grows as [`grow_to`](Self::grow_to) does, unless less than `bytes` would then be
-    /// free for all others: one holder gets half of the memory at most, and each of `n`
+    /// Grows the reservation as [`grow_to`](Self::grow_to) does, unless less than `bytes` would
+    /// then be free for all others: one holder gets half of the memory at most, and each of `n`
     /// equal holders one part of `n + 1`.
     pub fn grow_to_share(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -189,7 +188,7 @@ impl Reservation {
         grows
     }
 
-    /// Gives back all but `bytes`. Never takes more.
+    /// Shrinks the reservation to `bytes`. Never grows it.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
             let given = self.bytes - bytes;
@@ -209,7 +208,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_not_used_is_given_back() {
+    fn unused_capacity_is_released() {
         for length in [0, 1, 1000, 1 << 20] {
             let mut body = Vec::with_capacity(1 << 20);
             body.extend((0..length).map(|at| at as u8));
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_out_goes_back() {
+    fn memory_of_a_drained_body_is_released() {
         let all: Vec<u8> = (0..5 << 20).map(|at| (at >> 8) as u8 | 1).collect();
         for part in [
             0..0,
@@ -235,7 +234,7 @@ mod tests {
                 copy.extend_from_slice(piece);
             });
             assert!(copy == all[part.clone()]);
-            // what is beside it stays
+            // bytes outside of the part are unchanged
             assert!(body[..part.start] == all[..part.start] && body[part.end..] == all[part.end..]);
             let left = body[part.clone()].iter().filter(|byte| **byte != 0).count();
             if cfg!(target_os = "linux") {
@@ -250,7 +249,7 @@ mod tests {
     use super::Budget;
 
     #[test]
-    fn a_budget_is_never_exceeded_and_returns_to_zero() {
+    fn budget_is_never_exceeded_and_returns_to_zero() {
         let budget = Budget::new();
         let mut first = budget.reserve(60, 100).unwrap();
         assert!(budget.reserve(41, 100).is_none());
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_grows_only_within_the_limit() {
+    fn reservation_grows_within_the_limit_only() {
         let budget = Budget::new();
         let mut held = budget.reserve(10, 100).unwrap();
         assert!(held.grow_to(100, 100) && !held.grow_to(101, 100));
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_with_a_share_always_leave_as_much_as_each_has() {
+    fn holders_with_a_share_leave_as_much_free_as_each_has() {
         let budget = Budget::new();
         let mut holders: Vec<_> = (0..17).map(|_| budget.reserve(0, 1800).unwrap()).collect();
         assert!(holders[0].grow_to_share(900, 1800) && !holders[0].grow_to_share(901, 1800));
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_beyond_the_address_space_is_refused() {
+    fn sum_beyond_the_address_space_is_refused() {
         let budget = Budget::new();
         let _held = budget.reserve(1, usize::MAX).unwrap();
         assert!(budget.reserve(usize::MAX, usize::MAX).is_none());

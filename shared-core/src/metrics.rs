@@ -1,7 +1,7 @@
-//! What is counted: which numbers there are, and what an exchange adds to them when all
-//! of its answer is with the host. Hosts carry them to where their operators look.
+//! Metrics: the numbers and names of the counters, and the values that an exchange adds when its
+//! response is completely with the host. Hosts export them to their own statistics.
 //!
-//! Every name comes from here or from a table of this crate: no client can make one.
+//! Every name is defined here or in a table of this crate: no client can create one.
 
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::upstream_errors::{UpstreamError, KINDS};
@@ -11,8 +11,8 @@ use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
 use crate::mode::Mode;
 
-/// What is counted beside modes, reasons and the like. The first five are those of
-/// Envoy's compressor.
+/// Counters apart from modes, reasons and the like. The first five are also counters of Envoy's
+/// compressor.
 #[derive(Clone, Copy)]
 enum Total {
     Compressed,
@@ -64,24 +64,25 @@ const METHOD_TIMES: usize = METHOD_NODE + methods::NUMBER + 1;
 const NODE_STATUSES: usize = METHOD_TIMES + methods::NUMBER + 1;
 const NODE_ERRORS: usize = NODE_STATUSES + STATUS_CLASSES.len();
 
-/// How many counters there are.
+/// Number of counters.
 pub const COUNTERS: usize = NODE_ERRORS + KINDS;
 
 /// Classes of status codes (RFC 9110, 15).
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// No exchange adds to more counters, but for the calls of a batch.
+/// Maximum number of counters that one exchange adds to, without the calls of a batch.
 const MOST: usize = 18;
 
-/// The names of all counters that a host with metrics of its own shows; each is known by its
-/// number from here on. `None`: it has none. Hits and times by method are for the status page.
+/// Returns the names of all counters that a host exports to its own metrics, in the order of
+/// their numbers. `None` for a number that is not exported: hits and latencies by method are
+/// shown on the status page only.
 pub fn counters() -> impl Iterator<Item = Option<String>> {
     let is_shown = |number| !(METHOD_HITS..NODE_STATUSES).contains(&number);
     let shown = move |(number, name): (usize, Option<String>)| name.filter(|_| is_shown(number));
     names().enumerate().map(shown)
 }
 
-/// The names of all that is counted. `None`: no exchange adds to it.
+/// Returns the names of all counters. `None` for a number that no exchange adds to.
 pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
     let totals = TOTALS.into_iter().map(|name| Some(name.to_owned()));
     let modes = Mode::ALL.into_iter().filter(|mode| *mode != Mode::Off);
@@ -91,7 +92,7 @@ pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
     let statuses = CacheStatus::ALL.iter().map(|status| status.name());
     let reasons = Reason::ALL.iter().map(|reason| reason.name());
     let errors = UpstreamError::ALL.iter();
-    // these are as nodes have them
+    // node counters keep the names of the protocol
     let of_methods = |family: &'static str| {
         let names = methods::all().iter().map(|row| row.name).chain([OTHER]);
         names.map(move |name| Some(format!("{family}.{name}")))
@@ -108,7 +109,7 @@ pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
         .chain(errors.map(|error| named("node.error", error.name())))
 }
 
-/// All methods that are in no table.
+/// Name for all methods that are in no table.
 pub const OTHER: &str = "other";
 
 fn named(family: &str, name: &str) -> Option<String> {
@@ -116,10 +117,10 @@ fn named(family: &str, name: &str) -> Option<String> {
     (!name.is_empty()).then(|| format!("{family}.{name}"))
 }
 
-/// The names of what is measured of each answer.
+/// Names of the histograms, which record a value of each response.
 pub const HISTOGRAMS: [&str; 1] = ["response.uncompressed_bytes"];
 
-/// The names of what there is at a time.
+/// Names of the gauges.
 pub const GAUGES: [&str; 8] = [
     "memory.bytes",
     "memory.held",
@@ -131,8 +132,8 @@ pub const GAUGES: [&str; 8] = [
     "cache.waiting",
 ];
 
-/// What there is now, in the order of [`GAUGES`]; `waiting` jobs wait for a thread of the
-/// host's.
+/// Returns the present values, in the order of [`GAUGES`]; `waiting` is the number of jobs that
+/// wait for a thread of the host.
 pub fn gauges(process: &Process, waiting: usize) -> [u64; GAUGES.len()] {
     let hot = process.shared.hot();
     [
@@ -147,52 +148,53 @@ pub fn gauges(process: &Process, waiting: usize) -> [u64; GAUGES.len()] {
     ]
 }
 
-/// What an exchange says of its answer.
+/// The properties of a response that are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered<'a> {
     pub(crate) mode: Mode,
     pub(crate) is_compressed: bool,
-    /// Bytes of the body before it was compressed, and as it was sent.
+    /// Bytes of the body before compression.
     pub(crate) received: u64,
+    /// Bytes of the body as it was sent.
     pub(crate) sent: u64,
     pub(crate) status: CacheStatus,
     pub(crate) reason: Reason,
-    /// Of a single call.
+    /// Method of a single call.
     pub(crate) method: &'a [u8],
-    /// Calls of a batch.
+    /// Number of calls of a batch.
     pub(crate) calls: Option<usize>,
     pub(crate) hits: usize,
-    /// Those of a batch that was looked up.
+    /// Calls of a batch that was looked up.
     pub(crate) each: &'a [CallOfBatch],
-    /// The request went to the node.
+    /// Whether the request was forwarded to the node.
     pub(crate) is_forwarded: bool,
-    /// Status of the node's response; `None`: it has not answered.
+    /// Status of the node's response; `None` without a response.
     pub(crate) node_status: Option<u16>,
-    /// Microseconds until the head of the node's response, from the request's; `None`: the host
-    /// does not measure it.
+    /// Microseconds from the request's head to the head of the node's response; `None` if the
+    /// host does not measure it.
     pub(crate) node_elapsed: Option<u64>,
-    /// The node's response ended early.
+    /// Whether the node's response was truncated.
     pub(crate) is_cut: bool,
-    /// Since the request's head, in microseconds; `None`: the host does not say.
+    /// Microseconds since the request's head; `None` if the host does not measure it.
     pub(crate) elapsed: Option<u64>,
-    /// For how long what was stored had been, in milliseconds.
+    /// Age of the entry in milliseconds.
     pub(crate) age: Option<u64>,
 }
 
 impl Answered<'_> {
-    /// The node has answered, and not with status 5xx.
+    /// Whether the node has responded, with another status than 5xx.
     fn is_answered(&self) -> bool {
         self.node_status.is_some_and(|status| status < 500)
     }
 
-    /// The cache's answer was sent.
+    /// Whether a cached response was sent.
     fn is_hit(&self) -> bool {
         use CacheStatus::{Hit, Stale, Updating};
         matches!(self.status, Hit | Stale | Updating)
     }
 }
 
-/// One of a batch.
+/// A call of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOfBatch {
     method: u16,
@@ -200,7 +202,7 @@ pub(crate) struct CallOfBatch {
 }
 
 impl CallOfBatch {
-    /// Of that method, as it stood in the request.
+    /// Returns the call of this method, as written in the request.
     pub(crate) fn new(method: &[u8], is_hit: bool) -> Self {
         Self {
             method: place_of(method) as u16,
@@ -209,37 +211,37 @@ impl CallOfBatch {
     }
 }
 
-/// The number of a method among all of them.
+/// Returns the position of a method in the method table.
 fn place_of(method: &[u8]) -> usize {
     methods::position(method).unwrap_or(methods::NUMBER)
 }
 
-/// What one exchange comes to.
+/// The metrics of one exchange.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     counts: [(u16, u64); MOST],
     number: usize,
-    /// Of the calls of a batch.
+    /// Counters of the calls of a batch.
     more: Vec<(u16, u64)>,
     length: Option<u64>,
     time: Option<(Time, u64)>,
     age: Option<u64>,
 }
 
-/// What times are kept of.
+/// The latencies that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
-    /// Answers of the cache alone.
+    /// Latency of responses from the cache.
     Hit,
-    /// Those that the node was asked for.
+    /// Latency of responses of the node.
     Miss,
 }
 
 impl Time {
-    /// All of them.
+    /// All latencies.
     pub const ALL: [Self; 2] = [Self::Hit, Self::Miss];
 
-    /// As operators know it.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -249,7 +251,7 @@ impl Time {
 }
 
 impl Tally {
-    /// Of an exchange of which no more comes: what was decided by then.
+    /// Returns the metrics of an exchange that has ended.
     pub(crate) fn of(answered: &Answered<'_>) -> Self {
         let mut tally = Self::default();
         if answered.mode != Mode::Off {
@@ -263,7 +265,7 @@ impl Tally {
             let kind = match (answered.is_forwarded, answered.is_hit()) {
                 (true, _) => Some(Time::Miss),
                 (false, true) => Some(Time::Hit),
-                // whoever asked has gone
+                // the client has disconnected
                 (false, false) => None,
             };
             tally.time = kind.zip(answered.elapsed);
@@ -340,15 +342,15 @@ impl Tally {
         }
     }
 
-    /// What the process has recorded outside of exchanges since the last call, if anything:
-    /// verified hits, upstream errors.
+    /// Returns the values that the process has recorded outside of exchanges since the last
+    /// call, if there are any: verified hits, upstream errors.
     pub fn of_process(shared: &Shared) -> Option<Self> {
         let mut tally = Self::default();
         tally.add_process(shared);
         (!tally.more.is_empty()).then_some(tally)
     }
 
-    /// Adds that.
+    /// Adds the values that the process has recorded outside of exchanges.
     pub(crate) fn add_process(&mut self, shared: &Shared) {
         if let Some(counts) = shared.verified.take_counts() {
             self.add_from(Total::Verified as usize, counts);
@@ -364,15 +366,14 @@ impl Tally {
             .extend(counted.map(|(place, count)| (place as u16, count)));
     }
 
-    /// Entries that have left the process's memory meanwhile because others needed their
-    /// room.
+    /// Adds entries that were evicted from the hot tier since the last call.
     pub(crate) fn add_evicted(&mut self, count: u64) {
         if count > 0 {
             self.more.push((Total::Evicted as u16, count));
         }
     }
 
-    /// Entries of the owner's meanwhile that can't be sent as an answer.
+    /// Adds entries of the owner that were invalid as a response.
     pub(crate) fn add_invalid(&mut self, count: u64) {
         if count > 0 {
             self.more.push((Total::Invalid as u16, count));
@@ -390,23 +391,23 @@ impl Tally {
         }
     }
 
-    /// Numbers of counters, and what each of them grows by.
+    /// Numbers of counters, with their increments.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let counts = self.counts[..self.number].iter().chain(&self.more);
         counts.map(|(counter, count)| (usize::from(*counter), *count))
     }
 
-    /// How long it took, in microseconds, if the host has said so.
+    /// Latency in microseconds, if the host measures it.
     pub fn time(&self) -> Option<(Time, u64)> {
         self.time
     }
 
-    /// For how long the answer of a hit had been stored, in tenths of a second.
+    /// Age of the entry of a hit, in tenths of a second.
     pub fn age(&self) -> Option<u64> {
         self.age
     }
 
-    /// What it adds to each of [`HISTOGRAMS`], if it does.
+    /// Values for each of [`HISTOGRAMS`], if there is one.
     pub fn measured(&self) -> [Option<u64>; HISTOGRAMS.len()] {
         [self.length]
     }
@@ -420,7 +421,7 @@ mod tests {
     use crate::jsonrpc::methods;
 
     #[test]
-    fn every_number_has_a_name_of_its_own() {
+    fn counters_have_distinct_names() {
         let names: Vec<_> = names().collect();
         assert_eq!((names.len(), counters().count()), (COUNTERS, COUNTERS));
         assert_eq!(

@@ -1,76 +1,76 @@
-//! What happened to an answer: coded, or the reason why it went out as it
-//! came. One enum feeds log variables, metrics and tests of every host.
+//! Modes: whether and how a body was compressed, or the reason why it was sent unchanged. One
+//! enum feeds log variables, metrics and tests of every host.
 
-/// How the body of an answer was sent. `$sszip_mode` in nginx.
+/// The treatment of a response's body. `$sszip_mode` in nginx.
 ///
-/// Not compressing is no error: every variant but the coding ones is the
-/// *reason* for identity. Values are part of the C ABI and never reused.
+/// An uncompressed response is no error: every variant without a compression is the *reason* for
+/// identity. Values are part of the C ABI and never reused.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// sszip is off here, or the exchange has not come to a decision.
+    /// sszip is disabled here, or the exchange has not decided yet.
     Off = 0,
-    /// Held, compressed at once, sent with an exact `Content-Length`.
+    /// Buffered, compressed in one piece, and sent with an exact `Content-Length`.
     Oneshot = 1,
-    /// Came gzip-coded although the client can't read that; decoded.
+    /// Decompressed, because the upstream sent gzip that the client can't read.
     Inflate = 2,
     /// The client does not accept gzip, or prefers identity.
     AcceptEncoding = 3,
-    /// The host's own rules said no (in nginx `gzip_proxied`,
-    /// `gzip_disable`, `gzip_http_version`).
+    /// Not compressed because of the host's own rules (in nginx `gzip_proxied`, `gzip_disable`,
+    /// `gzip_http_version`).
     HostPolicy = 4,
-    /// A HEAD request for what GET would have coded.
+    /// A HEAD request for a response that would be compressed for GET.
     Head = 5,
     /// A status without content, or partial content (1xx, 204, 205, 206, 304).
     Status = 6,
-    /// A part of another answer.
+    /// A part of another response.
     Subrequest = 7,
-    /// The media type is not to be compressed.
+    /// The media type is not configured for compression.
     Type = 8,
-    /// The node sent it in a content coding already.
+    /// The upstream sent the body in a content coding already.
     Encoded = 9,
     /// `Cache-Control: no-transform` from either side (RFC 9111, 5.2).
     NoTransform = 10,
-    /// The connection becomes something else than HTTP.
+    /// The connection changes its protocol.
     Upgrade = 11,
     /// Shorter than `min_length`.
     TooSmall = 12,
-    /// The process holds as much as it may, or memory was refused.
+    /// The memory budget is exhausted, or memory was refused.
     Memory = 13,
-    /// Coding did not make it smaller.
+    /// Compression did not make the body smaller.
     NotSmaller = 14,
-    /// The coder failed; the original went out.
+    /// The compression failed; the original was sent.
     Failed = 15,
-    /// The node cut the body short.
+    /// The upstream truncated the body.
     Cut = 16,
-    /// Compressed as it came, without a length.
+    /// Compressed while the body arrived, without a length.
     Stream = 17,
     /// Sent from the cache.
     Hit = 18,
-    /// Stored answers and the node's, put together to a batch.
+    /// Stored responses and the node's, merged to one batch.
     Merged = 19,
-    /// JSON of the node's, sent as SSZ.
+    /// The node's JSON, sent as SSZ.
     Ssz = 20,
-    /// It was to be in another format, and nothing names its fork.
+    /// Not converted to another format, because no header or member names its fork.
     SszVersion = 21,
-    /// It was to be in another format, and its fork is not known or has no such type.
+    /// Not converted to another format, because its fork is unknown or has no such type.
     SszFork = 22,
-    /// It was to be in another format, and is no value of its type.
+    /// Not converted to another format, because the body is no value of its type.
     SszInvalid = 23,
-    /// It was to be in another format, and is too much SSZ.
+    /// Not converted to another format, because the SSZ would be too long.
     SszLength = 24,
-    /// SSZ of the node's, sent as JSON.
+    /// The node's SSZ, sent as JSON.
     Json = 25,
-    /// It was to be SSZ, and is an error, or null.
+    /// Not converted to SSZ, because the response is an error or null.
     SszNothing = 26,
-    /// It was to be in another format, and is one long answer too many at a time.
+    /// Not converted to another format, because too many long responses are being converted.
     SszBusy = 27,
-    /// Not made by any node: what was asked for must not be called.
+    /// Not sent by a node: the policy denies the request.
     Denied = 28,
 }
 
 impl Mode {
-    /// Every mode, in the order of the ABI.
+    /// All modes, in the order of the ABI.
     pub const ALL: [Mode; 29] = [
         Mode::Off,
         Mode::Oneshot,
@@ -103,7 +103,7 @@ impl Mode {
         Mode::Denied,
     ];
 
-    /// The name that logs and metrics show.
+    /// Name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Off => "off",
@@ -144,14 +144,14 @@ mod tests {
     use super::Mode;
 
     #[test]
-    fn all_lists_every_mode_at_its_number() {
+    fn all_lists_modes_in_the_order_of_their_numbers() {
         for (number, mode) in Mode::ALL.iter().enumerate() {
             assert_eq!(*mode as usize, number);
         }
     }
 
     #[test]
-    fn names_are_distinct() {
+    fn mode_names_are_distinct() {
         let mut names: Vec<_> = Mode::ALL.iter().map(|mode| mode.name()).collect();
         names.sort_unstable();
         names.dedup();

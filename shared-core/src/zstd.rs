@@ -1,10 +1,9 @@
-//! A whole zstd-coded body back into what was coded (RFC 8878), under a cap, by the C
-//! library.
+//! Decompression of complete zstd bodies (RFC 8878) into a limited output, with the C library.
 //!
-//! The output has room for all of the body, so that it is its own window: a frame takes
-//! what it decodes to and no more, whatever window it names.
+//! The output has room for the whole body, so that it is its own window: a frame takes the
+//! memory of its decompressed length and no more, whatever window it declares.
 //!
-//! Dictionaries are not known: a content coding of that name has none.
+//! Dictionaries are not supported: the content coding `zstd` has none.
 
 use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
 use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer};
@@ -12,15 +11,15 @@ use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuff
 use crate::gzip::inflate::{grow_for_more, InflateError};
 use crate::memory::fit;
 
-/// What the library takes beside the output, at most: tables, and the literals of one
-/// block.
+/// Maximum memory of the library in addition to the output: tables, and the literals of one
+/// block. Bytes.
 const CONTEXT: usize = 128 << 10;
 
-/// Decodes all frames of `coded` (RFC 8878, section 3.1) into at most `cap` bytes;
-/// `may_take` is asked before so many bytes are taken in all.
+/// Decompresses all frames of `coded` (RFC 8878, section 3.1) into at most `cap` bytes;
+/// `may_take` is called with the total length before memory is allocated.
 ///
 /// # Errors
-/// [`InflateError`]; nothing is lost, the input is only borrowed.
+/// [`InflateError`]; the input is unchanged.
 pub fn unzstd(
     coded: &[u8],
     cap: usize,
@@ -29,7 +28,7 @@ pub fn unzstd(
     if coded.is_empty() {
         return Err(InflateError::Bad);
     }
-    // what the frames say, or else that each of their blocks is as long as it may be
+    // the declared length of the frames, or the maximum length of their blocks
     let claimed = decompress_bound(coded).map_err(|_| InflateError::Bad)?;
     let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
     let most = claimed.min(cap);
@@ -37,7 +36,7 @@ pub fn unzstd(
         true => Ok(()),
         false => Err(InflateError::OutOfMemory),
     };
-    // no claim is believed: a few bytes may claim anything
+    // declared lengths are not trusted: a few bytes may declare any length
     let mut room = coded.len().saturating_mul(8).min(most);
     may_take(room)?;
     let mut context = DCtx::try_create().ok_or(InflateError::OutOfMemory)?;
@@ -61,17 +60,18 @@ pub fn unzstd(
     }
 }
 
-/// The longest window of a stream that breaks off, and what the library buffers beside it.
-/// RFC 9659 allows no longer one in a content coding. Bytes.
+/// Longest window of a truncated stream in bytes. RFC 9659 allows no longer one in a content
+/// coding. `STREAM` adds the library's own buffers.
 const WINDOW: usize = 8 << 20;
 const WINDOW_LOG: u32 = 23;
 const STREAM: usize = WINDOW + (512 << 10);
 
-/// Decodes what there is of frames that break off, into at most `cap` bytes; `may_take` is
-/// asked before so many bytes are taken in all.
+/// Decompresses the available part of truncated frames into at most `cap` bytes; `may_take` is
+/// called with the total length before memory is allocated.
 ///
 /// # Errors
-/// The errors of [`unzstd`]; [`InflateError::Bad`] if the body is damaged, not cut.
+/// The errors of [`unzstd`]; [`InflateError::Bad`] if the body is damaged and not only
+/// truncated.
 pub fn unzstd_beginning(
     coded: &[u8],
     cap: usize,
@@ -105,7 +105,7 @@ pub fn unzstd_beginning(
     Ok(body)
 }
 
-/// Whether the output has no room for what is decoded.
+/// Whether the output has no room for the decompressed bytes.
 fn is_too_small(code: ErrorCode) -> bool {
     code.wrapping_neg() == ZSTD_error_dstSize_tooSmall as usize
 }
@@ -125,7 +125,8 @@ mod tests {
         unzstd(coded, CAP, |_| true)
     }
 
-    /// As clients code that know the length, and those that send what they have.
+    /// Compresses a body as clients do that know its length, or as clients that send it in
+    /// pieces.
     fn code(body: &[u8], is_sized: bool) -> Vec<u8> {
         let mut encoder = Encoder::new(Vec::new(), 3).unwrap();
         encoder.include_checksum(true).unwrap();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn several_frames_are_one_body_and_some_are_nothing() {
+    fn frames_are_joined_to_one_body_and_skippable_frames_are_ignored() {
         let skipped = |kind: u8, content: &[u8]| {
             let length = (content.len() as u32).to_le_bytes();
             [&[0x50 | kind, 0x2A, 0x4D, 0x18], &length[..], content].concat()
@@ -153,7 +154,7 @@ mod tests {
             code(b"first ", true),
             code(b"", true),
             skipped(15, b""),
-            // nothing before the frame is its own
+            // no frame refers to the frame before it
             code(b"first second", false),
         ]
         .concat();
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_than_may_be() {
+    fn decompression_allocates_only_what_the_caller_allows() {
         for is_sized in [true, false] {
             let coded = code(&vec![0; 100_000], is_sized);
             let mut asked = Vec::new();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_lengths_take_nothing() {
+    fn declared_windows_and_lengths_allocate_nothing() {
         let block = [(3 << 3) | 1, 0, 0, b'a', b'b', b'c'];
         // a window of 2 GB less an eighth
         let small = [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA7], &block[..]].concat();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_body_is_an_error() {
         let body: Vec<u8> = (0..2000_u32)
             .map(|n| b"0123456789abcdef"[(n * n / 7 % 16) as usize])
             .collect();
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_of_each_cut_is_decoded() {
+    fn beginning_of_a_truncated_body_is_decompressed() {
         let body: Vec<u8> = (0..20_000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
         for is_sized in [true, false] {
             let coded = [code(&body, is_sized), code(b"end", true)].concat();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_are_not_known() {
+    fn body_with_a_dictionary_is_an_error() {
         let samples: Vec<Vec<u8>> = (0..200)
             .map(|n| format!("{{\"number\":{n},\"hash\":\"0x{n:064x}\"}}").into_bytes())
             .collect();
@@ -268,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_body_comes_back_if_the_cap_has_room(
+        fn body_is_restored_if_it_fits_into_the_cap(
             part in prop::collection::vec(0..20_u8, 0..3000),
             times in 1..200_usize,
             is_sized: bool,
