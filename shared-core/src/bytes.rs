@@ -1,31 +1,31 @@
-//! Copies of bytes that memory may be refused for.
+//! Copies of bytes that report a refused allocation.
 //!
-//! `to_vec`, `concat` and `Arc<[u8]>::from` end the process when there is no
-//! memory, whatever the length. That will do for a header field; what is as
-//! long as a body is copied here.
+//! `to_vec`, `concat` and `Arc<[u8]>::from` terminate the process if there is no memory,
+//! whatever the length. That is acceptable for a header; bytes as long as a body are copied
+//! here.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What is not shown may take this part of what is.
+/// Minimum ratio of the visible bytes to the hidden bytes of a [`Bytes`].
 const KEPT_IN: usize = 64;
 
-/// Bytes that several hold. Cheap to clone.
+/// Shared bytes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     all: Arc<Box<[u8]>>,
-    /// Those before it are kept and not shown.
+    /// Number of hidden bytes before the visible ones.
     start: usize,
 }
 
 impl Bytes {
-    /// A copy, exactly as long. `None` when memory is refused.
+    /// Returns a copy without spare capacity. `None` if memory is refused.
     pub fn copy_of(bytes: &[u8]) -> Option<Self> {
         copy_of(bytes).map(Self::from)
     }
 
-    /// What `bytes` have from `start` on, without copying them where those
-    /// before it are few. `None` when memory is refused, or there is no `start`.
+    /// Returns `bytes` from `start` on, without a copy if few bytes precede it. `None` if memory
+    /// is refused, or `bytes` are shorter than `start`.
     pub fn rest_of(bytes: Vec<u8>, start: usize) -> Option<Self> {
         let rest = bytes.get(start..)?;
         if rest.len() / KEPT_IN < start {
@@ -37,7 +37,7 @@ impl Bytes {
         })
     }
 
-    /// Whether both are the same piece of memory.
+    /// Whether both share one allocation and start.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.all, &other.all) && self.start == other.start
     }
@@ -52,7 +52,7 @@ impl PartialEq for Bytes {
 impl Eq for Bytes {}
 
 impl From<Vec<u8>> for Bytes {
-    /// Keeps what was allocated, up to the length.
+    /// Takes over the allocation, without its spare capacity.
     fn from(bytes: Vec<u8>) -> Self {
         Self {
             all: Arc::new(bytes.into_boxed_slice()),
@@ -65,17 +65,17 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // never beyond the end
+        // the start is never beyond the end
         self.all.get(self.start..).unwrap_or(&[])
     }
 }
 
-/// A copy. `None` when memory is refused.
+/// Returns a copy. `None` if memory is refused.
 pub(crate) fn copy_of(bytes: &[u8]) -> Option<Vec<u8>> {
     concat([bytes])
 }
 
-/// All of `pieces` in a row. `None` when memory is refused.
+/// Returns the concatenation of `pieces`. `None` if memory is refused.
 pub(crate) fn concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     all.try_reserve_exact(pieces.iter().map(|piece| piece.len()).sum())
@@ -86,14 +86,14 @@ pub(crate) fn concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
     Some(all)
 }
 
-/// Appends `more`. `None` when memory is refused; nothing has changed then.
+/// Appends `more`. `None` if memory is refused; `bytes` are unchanged then.
 pub(crate) fn extend(bytes: &mut Vec<u8>, more: &[u8]) -> Option<()> {
     bytes.try_reserve(more.len()).ok()?;
     bytes.extend_from_slice(more);
     Some(())
 }
 
-/// Appends one thing. `None` when memory is refused.
+/// Appends one element. `None` if memory is refused.
 pub(crate) fn push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
     all.try_reserve(1).ok()?;
     all.push(one);
@@ -105,7 +105,7 @@ mod tests {
     use super::{Bytes, KEPT_IN};
 
     #[test]
-    fn the_rest_of_bytes_is_copied_only_where_little_is_left() {
+    fn rest_of_bytes_is_copied_only_if_little_is_left() {
         let bytes: Vec<u8> = (0..=200).collect();
         for (start, is_copied) in [(0, false), (200 / KEPT_IN, false), (4, true), (201, true)] {
             let kept = Bytes::rest_of(bytes.clone(), start).unwrap();

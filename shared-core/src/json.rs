@@ -1,10 +1,10 @@
-//! As much of JSON (RFC 8259) as tells a whole text from one cut short.
+//! Detection of truncated JSON (RFC 8259).
 
-/// Whether `body` is an object or array that closes, with nothing but white
-/// space after it. What is inside is not checked.
+/// Whether `body` is an object or array that closes, followed by nothing but white space. The
+/// contents are not checked.
 ///
-/// A body that ends with its connection looks the same whether its sender was
-/// done or died; this tells most of the cuts from the ends.
+/// A body that ends with its connection looks the same whether its sender has finished or
+/// failed; this distinguishes most truncated bodies from complete ones.
 pub fn closes(body: &[u8]) -> bool {
     let mut depth = 0usize;
     let mut bytes = body.iter();
@@ -42,7 +42,7 @@ mod tests {
     use super::closes;
 
     #[test]
-    fn whole_texts_close() {
+    fn complete_text_closes() {
         for text in [
             "{}",
             " [1,2] \r\n",
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_seen() {
+    fn truncated_text_does_not_close() {
         let text = r#"{"jsonrpc":"2.0","id":"a}","result":[{"x":"\"]}"},[]]}"#;
         for cut in 0..text.len() {
             assert!(!closes(&text.as_bytes()[..cut]), "{}", &text[..cut]);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_do_not_count() {
+    fn text_that_is_no_object_or_array_does_not_close() {
         for text in ["", " ", "1", "null", "}", "]{", "{}{}", "[] x", "\"[]\""] {
             assert!(!closes(text.as_bytes()), "{text}");
         }

@@ -1,34 +1,33 @@
 //! The sans-I/O core of sszip: every decision about an HTTP exchange.
 //!
-//! A proxy ("host") carries bytes; this crate decides what to do with them.
-//! It opens no socket, starts no thread and reads no clock (the store on disk,
-//! feature `store`, is for the process that owns it). [`exchange`] is
-//! the state machine a host drives, one per request; everything else serves
-//! it:
+//! A proxy ("host") carries bytes; this crate decides what to do with them. It opens no socket,
+//! starts no thread and reads no clock (the store on disk, feature `store`, is for the process
+//! that owns it). [`exchange`] is the state machine that a host drives, one per request; the other
+//! modules serve it:
 //!
-//! | module        | concern                                               |
+//! | module        | contents                                              |
 //! |---------------|-------------------------------------------------------|
 //! | [`exchange`]  | the state machine, its transition table               |
 //! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
-//! | [`gzip`]      | coding at once and by pieces, decoding (RFC 1952)     |
-//! | [`zstd`]      | decoding (RFC 8878)                                   |
-//! | [`coded`]     | bodies that clients have coded                        |
-//! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
-//! | [`jsonrpc`]   | calls, answers, the method table, keys (JSON-RPC 2.0) |
-//! | [`beacon`]    | routes of the Beacon API, and how long they may be kept |
-//! | [`ssz`]       | types as tables, and what walks them                  |
-//! | [`transcode`] | JSON of the Beacon API as SSZ, and back               |
-//! | [`cache`]     | answers kept, and sent without coding them again      |
-//! | [`config`]    | directives as operators write them, checked once      |
-//! | [`memory`]    | how much a process may hold, and whether there is any |
-//! | [`bytes`]     | copies that may be refused                            |
-//! | [`lock`]      | locks that outlive a panic                            |
-//! | [`log`]       | text of others in a line of a log                     |
-//! | [`metrics`]   | what is counted of an exchange                        |
-//! | [`mode`]      | what happened to an answer, for logs and metrics      |
+//! | [`gzip`]      | one-shot and streaming compression, decompression (RFC 1952) |
+//! | [`zstd`]      | decompression (RFC 8878)                              |
+//! | [`coded`]     | compressed request bodies                             |
+//! | [`json`]      | detection of truncated JSON (RFC 8259)                |
+//! | [`jsonrpc`]   | calls, responses, the method table, keys (JSON-RPC 2.0) |
+//! | [`beacon`]    | routes of the Beacon API, lifetime of their responses |
+//! | [`ssz`]       | type tables, and the walkers of their values          |
+//! | [`transcode`] | conversion between JSON and SSZ of the Beacon API     |
+//! | [`cache`]     | entries, which are sent without another compression   |
+//! | [`config`]    | directives as operators write them, validated once    |
+//! | [`memory`]    | the memory budget of a process, shortage of memory    |
+//! | [`bytes`]     | copies that report a refused allocation               |
+//! | [`lock`]      | locks that ignore poisoning                           |
+//! | [`log`]       | escapes for foreign text in log lines                 |
+//! | [`metrics`]   | counters, gauges and histograms                       |
+//! | [`mode`]      | treatment of a response's body, for logs and metrics  |
 //! | [`times`]     | times that no directive sets                          |
-//! | [`variable`]  | what logs may say of an exchange, in words            |
-//! | [`script`]    | what programs in a host may use: Lua in nginx         |
+//! | [`variable`]  | log variables of an exchange                          |
+//! | [`script`]    | the script API for programs in a host: Lua in nginx   |
 //! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
 //! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
 

@@ -1,19 +1,19 @@
-//! Locks that outlive a panic: nothing that is guarded here is ever half-changed,
-//! since what changes it can't panic midway.
+//! Locks that ignore poisoning: no guarded value is ever half-changed, because the code that
+//! changes it can't panic midway.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What a mutex guards.
+/// Locks a mutex.
 pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a lock guards, to be read.
+/// Locks for reading.
 pub fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a lock guards, to be changed.
+/// Locks for writing.
 pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }

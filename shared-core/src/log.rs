@@ -1,10 +1,11 @@
-//! Text for a line of a log. What comes from elsewhere (a node, a client, an owner, a
-//! configuration) may hold a line feed, which would begin a line of its own, or what steers
-//! a terminal: every host passes its lines through [`escaped`].
+//! Text for log lines. Text from a node, a client, an owner or a configuration may contain a
+//! line feed, which would begin a line of its own, or control sequences of a terminal: every
+//! host passes its lines through [`escaped`].
 
 use std::borrow::Cow;
 
-/// `text` with all that is no visible character as an escape: `\n`, `\u{1b}`.
+/// Returns `text` with an escape for each character that is not visible: `
+/// `, `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -19,13 +20,13 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// The same of bytes that need not be UTF-8.
+/// Escapes bytes that need not be UTF-8, as [`escaped`] does.
 pub fn escaped_bytes(text: &[u8]) -> String {
     escaped(&String::from_utf8_lossy(text)).into_owned()
 }
 
-/// Control characters, separators of lines, and what changes the direction of writing or
-/// has no width.
+/// Whether the character is a control character, a line separator, changes the direction of
+/// writing, or has no width.
 fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -47,7 +48,7 @@ mod tests {
     use super::{escaped, escaped_bytes};
 
     #[test]
-    fn text_for_a_log_stays_one_visible_line() {
+    fn escaped_text_is_one_visible_line() {
         for (text, line) in [
             ("", ""),
             ("a \"b\" \\ caf\u{e9}", "a \"b\" \\ caf\u{e9}"),

@@ -92,7 +92,7 @@ pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
     let statuses = CacheStatus::ALL.iter().map(|status| status.name());
     let reasons = Reason::ALL.iter().map(|reason| reason.name());
     let errors = UpstreamError::ALL.iter();
-    // node counters keep the names of the protocol
+    // method names keep their case
     let of_methods = |family: &'static str| {
         let names = methods::all().iter().map(|row| row.name).chain([OTHER]);
         names.map(move |name| Some(format!("{family}.{name}")))

@@ -144,7 +144,7 @@ mod tests {
     use super::Mode;
 
     #[test]
-    fn all_lists_modes_in_the_order_of_their_numbers() {
+    fn mode_list_is_in_the_order_of_the_numbers() {
         for (number, mode) in Mode::ALL.iter().enumerate() {
             assert_eq!(*mode as usize, number);
         }

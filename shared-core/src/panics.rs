@@ -1,12 +1,11 @@
-//! Panics, and where they end.
+//! The boundary at which panics are caught.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Runs `body`; `None` if it panicked.
 ///
-/// Asserting unwind safety is right because what `body` was working on is
-/// either made to give up or documented to be good for nothing but being
-/// dropped.
+/// Unwind safety is asserted because callers either send the original of the exchange that
+/// `body` was changing, or only drop it.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).ok()
 }

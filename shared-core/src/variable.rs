@@ -1,35 +1,35 @@
-//! What logs may say of an exchange, in words. Hosts call it by these names.
+//! Log variables: values of an exchange for access logs, with the names that hosts use.
 
 use std::borrow::Cow;
 
 use crate::exchange::Exchange;
 use crate::mode::Mode;
 
-/// Something that a log may have of each exchange.
+/// A value of an exchange for access logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variable {
-    /// What became of the answer.
+    /// Mode of the response.
     Mode,
-    /// How many times smaller it is.
+    /// Ratio of the body's length before and after compression.
     Ratio,
-    /// What the cache had to do with it, in nginx's words.
+    /// Cache status of the response, with nginx's names.
     CacheStatus,
-    /// Why it is no hit, or is not stored.
+    /// Reason why the response is no hit, or is not stored.
     CacheReason,
-    /// What a single answer is stored under, in hexadecimal digits.
+    /// Key of a single response, in hexadecimal digits.
     CacheKey,
-    /// The method of a single call, as it stood in the request, or those of a batch.
+    /// Method of a single call, as written in the request, or the methods of a batch.
     RpcMethod,
-    /// The number of calls in a batch.
+    /// Number of calls in a batch.
     BatchSize,
-    /// How many of them were answered from the cache.
+    /// Number of calls of a batch that were answered from the cache.
     BatchHits,
-    /// How many calls were denied.
+    /// Number of calls that were denied.
     Denied,
 }
 
 impl Variable {
-    /// All of them.
+    /// All variables.
     pub const ALL: [Variable; 9] = [
         Variable::Mode,
         Variable::Ratio,
@@ -42,7 +42,7 @@ impl Variable {
         Variable::Denied,
     ];
 
-    /// What hosts call it.
+    /// Name of the variable in hosts.
     pub const fn name(self) -> &'static str {
         match self {
             Variable::Mode => "sszip_mode",
@@ -57,8 +57,8 @@ impl Variable {
         }
     }
 
-    /// Its text; `exchange` is `None` where there is none, and while a job has
-    /// it. `None`: there is nothing to say.
+    /// Returns the text; `exchange` is `None` without an exchange, and while a job has it.
+    /// `None` if the variable has no value.
     pub fn text(self, exchange: Option<&Exchange>) -> Option<Cow<'_, [u8]>> {
         let Some(exchange) = exchange else {
             return (self == Variable::Mode).then(|| Mode::Off.name().as_bytes().into());
@@ -86,7 +86,7 @@ impl Variable {
     }
 }
 
-/// Of a batch that has some.
+/// Number of calls of a batch that is not empty.
 fn calls(exchange: &Exchange) -> Option<usize> {
     exchange.batch_size().filter(|calls| *calls > 0)
 }
@@ -95,7 +95,7 @@ fn decimal(number: usize) -> Cow<'static, [u8]> {
     number.to_string().into_bytes().into()
 }
 
-/// With two digits after the point, rounded; `None` before anything is sent.
+/// Returns the ratio with two digits after the point, rounded; `None` before anything is sent.
 fn ratio(received: u64, sent: u64) -> Option<String> {
     let hundredths =
         (u128::from(received) * 100 + u128::from(sent) / 2).checked_div(sent.into())?;
@@ -107,7 +107,7 @@ mod tests {
     use super::{ratio, Variable};
 
     #[test]
-    fn a_ratio_is_rounded_to_hundredths() {
+    fn ratio_is_rounded_to_hundredths() {
         for (received, sent, text) in [
             (0, 7, "0.00"),
             (408, 100, "4.08"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_exchange_there_is_a_mode() {
+    fn mode_is_the_only_variable_without_an_exchange() {
         for variable in Variable::ALL {
             let text = variable.text(None);
             let expected = (variable == Variable::Mode).then_some(&b"off"[..]);

@@ -1,4 +1,4 @@
-//! A system that refuses memory on demand, and counts. Test builds only.
+//! A system allocator that refuses memory on demand, and counts. Test builds only.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,12 +12,12 @@ thread_local! {
     static REFUSALS: Cell<Refusals> = const { Cell::new(Refusals { all: 0, small: 0 }) };
 }
 
-/// How many allocations were refused.
+/// Number of allocations that were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Of any length.
+    /// Refusals of any length.
     pub all: usize,
-    /// Of at most [`SMALL`](super::SMALL) bytes.
+    /// Refusals of at most [`SMALL`](super::SMALL) bytes.
     pub small: usize,
 }
 
@@ -28,7 +28,7 @@ impl AddAssign for Refusals {
     }
 }
 
-/// The system's allocator, with faults of the calling thread.
+/// The system's allocator, with faults for the calling thread.
 #[derive(Debug)]
 pub struct Faulty;
 
@@ -61,8 +61,8 @@ unsafe impl GlobalAlloc for Faulty {
     }
 }
 
-/// The most that the thread had allocated at once on the way of `run`, beyond
-/// what it had before, in bytes. Fails if `run` does not give everything back.
+/// Returns the maximum number of bytes that the thread had allocated at once during `run`, in
+/// addition to those before. Fails if `run` does not free everything.
 pub fn most_of(run: impl FnOnce()) -> usize {
     let before = NOW.get();
     MOST.set(before);
@@ -71,9 +71,8 @@ pub fn most_of(run: impl FnOnce()) -> usize {
     MOST.get() - before
 }
 
-/// Runs `run` on a thread to which the system refuses all allocations of `from`
-/// bytes and more, once it was given `passed` of them. Also says how many were
-/// refused.
+/// Runs `run` on a thread to which the system refuses all allocations of `from` bytes and more
+/// after the first `passed` ones. Returns its result and the refusals.
 pub fn refusing<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, Refusals) {
     struct Restored;
     impl Drop for Restored {
@@ -89,7 +88,7 @@ pub fn refusing<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, R
     (done, REFUSALS.get())
 }
 
-/// How many allocations are still to be passed, in [`refusing`].
+/// Number of allocations that [`refusing`] still passes.
 pub fn left() -> usize {
     REFUSED.get().1
 }

@@ -1,16 +1,14 @@
-//! The allocator of a native host's process: small allocations don't fail.
+//! The allocator of a native host's process, in which small allocations don't fail.
 //!
-//! A Rust program whose allocation is refused ends, and takes all requests of
-//! an nginx worker with it. What is as long as a body is therefore allocated in
-//! ways that report a refusal, and for the rest there is this: when the system
-//! refuses up to [`SMALL`] bytes, they come from a reserve that the process has
-//! had since it was loaded. [`memory::is_short`] then says so, and nothing new
-//! is begun until [`is_over`]. nginx's own allocations are C's, and can't take
-//! the reserve away.
+//! A Rust program whose allocation is refused terminates, and aborts all requests of an nginx
+//! worker. Allocations as long as a body are therefore made in ways that report a refusal. For
+//! the rest there is a reserve that the process owns since it was loaded: if the system refuses
+//! up to [`SMALL`] bytes, they are taken from the reserve. [`memory::is_short`] is `true` from
+//! then on, and no new work is begun until [`is_over`]. nginx's own allocations are made by the
+//! C library, and can't use up the reserve.
 //!
-//! The reserve is in the library's zeroed data: address space and commit
-//! charge from the start, memory only when it is used. docs/decisions/013 has
-//! the reasons.
+//! The reserve is in the library's zeroed data: it takes address space and commit charge from
+//! the start, and memory only when it is used. docs/decisions/013 has the reasons.
 
 #[cfg(feature = "faults")]
 pub mod faulty;
@@ -34,39 +32,39 @@ use std::alloc::System;
 #[cfg(feature = "faults")]
 use faulty::Faulty as System;
 
-/// Allocations up to so many bytes come from the reserve if need be. Longer
-/// ones are asked for in ways that may be refused.
+/// Maximum length in bytes of an allocation that is taken from the reserve. Longer ones are made
+/// in ways that may be refused.
 pub const SMALL: usize = 64 << 10;
 
-/// The reserve, in bytes: what is small of some thousand exchanges on their
-/// way, which are let through from then on.
+/// Length of the reserve in bytes: the small allocations of some thousand exchanges in flight,
+/// which are passed unchanged from then on.
 pub const RESERVE: usize = 4 << 20;
 
-/// What there must be again for the shortage to be over, in bytes.
+/// Bytes that must be available for the shortage to end.
 const ENOUGH: usize = 1 << 20;
 
-/// Nothing in the core is aligned to more, but coders, which may be refused.
+/// Alignment of the reserve. Only encoders, which may be refused, need more.
 const ALIGN: usize = 16;
 
-/// In front of an allocation in the reserve: how long it is there, whatever
-/// `realloc` has made of it since.
+/// Length of the header before an allocation in the reserve: it contains the allocation's length
+/// there, whatever `realloc` has made of it since.
 const HEADER: usize = ALIGN;
 
-/// Freed memory at the heap's end that the process keeps, in bytes.
+/// Bytes of freed memory at the heap's end that the process keeps.
 #[cfg(target_env = "gnu")]
 const KEPT: c_int = 16 << 20;
 
-/// Allocations from this many bytes on are mapped, each on its own: what is shorter
-/// is kept when it is freed.
+/// Length in bytes from which each allocation is mapped on its own. Shorter ones are kept when
+/// they are freed.
 #[cfg(target_env = "gnu")]
 const MAPPED: c_int = 8 << 20;
 
-/// Sets how the C library keeps what is freed, in this process.
+/// Configures the C library to keep freed memory in this process.
 ///
-/// By itself it goes by the longest allocation that it has mapped so far: what
-/// lies free at the heap's end beyond twice its length goes back to the system.
-/// A body and its coded form are about that, so that each answer's pages may be
-/// given back and faulted in again: 68 a request of 300 KB, a third of all CPU.
+/// By default the C library adapts to the longest allocation that it has mapped so far: free
+/// memory at the heap's end beyond twice that length is returned to the system. A body and its
+/// compressed form are about as long, so that the pages of each response may be returned and
+/// faulted in again: 68 for a request of 300 KB, a third of all CPU.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
     {
@@ -75,8 +73,8 @@ pub fn keep_freed() {
         extern "C" {
             fn mallopt(option: c_int, value: c_int) -> c_int;
         }
-        // SAFETY: malloc.h's function; any thread may call it at any time, and
-        // what it refuses stays as it is.
+        // SAFETY: malloc.h's function; any thread may call it at any time, and a setting that it
+        // rejects stays unchanged.
         unsafe {
             mallopt(M_MMAP_THRESHOLD, MAPPED);
             mallopt(M_TRIM_THRESHOLD, KEPT);
@@ -87,21 +85,20 @@ pub fn keep_freed() {
 #[repr(C, align(16))]
 struct Reserve(UnsafeCell<[u8; RESERVE]>);
 
-// SAFETY: only the heap touches it, behind its lock, and those to whom it has
-// given a part of it.
+// SAFETY: only the heap accesses it, behind its lock, and the owners of its allocations.
 unsafe impl Sync for Reserve {}
 
 static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
 
-/// `None` until it is needed.
+/// Heap in the reserve; `None` until it is needed.
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-/// The static library for nginx (`nginx-module/library`) makes it the global one.
+/// The global allocator of the static library for nginx (`nginx-module/library`).
 #[derive(Debug)]
 pub struct Allocator;
 
-// SAFETY: all memory is the system's, under its own contract, or a part of the
-// reserve that nobody else has.
+// SAFETY: all memory is the system's, under its own contract, or a part of the reserve that has
+// no other owner.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -120,7 +117,7 @@ unsafe impl GlobalAlloc for Allocator {
         if memory.is_null() {
             memory = refused(layout);
             if !memory.is_null() {
-                // SAFETY: ours, and that long; it was used before.
+                // SAFETY: ours, and that long; it may have been used before.
                 unsafe { memory.write_bytes(0, layout.size()) };
             }
         }
@@ -153,15 +150,15 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 impl Allocator {
-    /// What `realloc` does where the system can't.
+    /// Reallocates where the system can't.
     ///
     /// # Safety
-    /// As for `realloc`.
+    /// The contract of `realloc`.
     #[cold]
     unsafe fn moved(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if size <= layout.size() {
-            // the system frees by address, the reserve by its header: neither
-            // is told that it is shorter now
+            // the system frees by address, the reserve by its header: neither needs to know that
+            // the allocation is shorter now
             return memory;
         }
         let Ok(longer) = Layout::from_size_align(size, layout.align()) else {
@@ -170,8 +167,8 @@ impl Allocator {
         // SAFETY: the size is not zero: it is more than another.
         let moved = unsafe { self.alloc(longer) };
         if !moved.is_null() {
-            // SAFETY: both are that long, the new one belongs to nobody else,
-            // and the old one is not used any more.
+            // SAFETY: both are that long, the new one has no other owner, and the old one is not
+            // used any more.
             unsafe {
                 moved.copy_from_nonoverlapping(memory, layout.size());
                 self.dealloc(memory, layout);
@@ -181,7 +178,7 @@ impl Allocator {
     }
 }
 
-/// The system has refused it.
+/// Handles an allocation that the system has refused.
 #[cold]
 fn refused(layout: Layout) -> *mut u8 {
     if layout.size() <= SMALL {
@@ -196,32 +193,34 @@ fn is_of_reserve(memory: *mut u8) -> bool {
     (memory as usize).wrapping_sub(MEMORY.0.get() as usize) < RESERVE
 }
 
-/// A part of the reserve; NULL if it is used up.
+/// Allocates from the reserve; NULL if it is used up.
 fn take(layout: Layout) -> *mut u8 {
     let Some(inner) = with_header(layout.size()).filter(|_| layout.align() <= ALIGN) else {
         return null_mut();
     };
     let mut heap = heap();
     let heap = heap.get_or_insert_with(|| {
-        // SAFETY: the memory is there for ever, and nobody else uses it.
+        // SAFETY: the memory is static, and has no other user.
         unsafe { Heap::new(MEMORY.0.get().cast(), RESERVE) }
     });
     let Ok(start) = heap.allocate_first_fit(inner) else {
         return null_mut();
     };
-    // SAFETY: it is longer than the header, aligned to more than a `usize`,
-    // and what follows the header is as long as was asked for.
+    // SAFETY: it is longer than the header, aligned to more than a `usize`, and the rest after
+    // the header is as long as the layout.
     unsafe {
         start.cast::<usize>().as_ptr().write(layout.size());
         start.as_ptr().add(HEADER)
     }
 }
 
+/// Frees an allocation of the reserve.
+///
 /// # Safety
-/// `memory` is from `take`, and nobody uses it any more.
+/// `memory` is from `take`, and is not used any more.
 #[cold]
 unsafe fn give_back(memory: *mut u8) {
-    // SAFETY: the header is in front of what `take` gives out.
+    // SAFETY: the header precedes the memory that `take` returns.
     let (start, size) = unsafe {
         let start = memory.sub(HEADER);
         (start, start.cast::<usize>().read())
@@ -230,7 +229,7 @@ unsafe fn give_back(memory: *mut u8) {
         return;
     };
     if let Some(heap) = &mut *heap() {
-        // SAFETY: the heap gave it out, with this layout.
+        // SAFETY: the heap allocated it, with this layout.
         unsafe { heap.deallocate(start, inner) };
     }
 }
@@ -239,20 +238,20 @@ fn with_header(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(HEADER)?, ALIGN).ok()
 }
 
-/// Nothing that happens behind the lock allocates, or panics.
+/// Locks the heap. No code behind the lock allocates or panics.
 fn heap() -> MutexGuard<'static, Option<Heap>> {
     locked(&HEAP)
 }
 
-/// What of the reserve is in use, in bytes.
+/// Number of bytes of the reserve that are in use.
 pub fn in_use() -> usize {
     heap().as_ref().map_or(0, Heap::used)
 }
 
-/// Whether something new may be begun: there is no shortage, or no longer.
+/// Whether new work may be begun: there is no shortage, or no longer.
 ///
-/// `make_room` is to free what was kept for later: some of it may have been
-/// made of the reserve, which has to be there for the next shortage.
+/// `make_room` must free memory that was kept for later: some of it may be in the reserve, which
+/// must be free for the next shortage.
 pub fn is_over(make_room: impl FnOnce()) -> bool {
     if !memory::is_short() {
         return true;
@@ -273,10 +272,10 @@ pub fn is_over(make_room: impl FnOnce()) -> bool {
 /// Long allocations for a thread whose next ones can't report a refusal.
 static SPARES: Mutex<[Option<Spare>; 2]> = Mutex::new([None, None]);
 
-/// Whose they are; 0: nobody's.
+/// Thread that owns the spares; 0 if there is none.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// One thread at a time has spares.
+/// Lock for the thread that owns the spares.
 static TURN: Mutex<()> = Mutex::new(());
 
 struct Spare {
@@ -284,7 +283,7 @@ struct Spare {
     layout: Layout,
 }
 
-// SAFETY: whoever takes it out of `SPARES` is its only owner.
+// SAFETY: the caller that takes it out of `SPARES` is its only owner.
 unsafe impl Send for Spare {}
 
 extern "C" {
@@ -293,15 +292,14 @@ extern "C" {
     fn pthread_self() -> usize;
 }
 
-/// Runs `run`, which may allocate each of `lengths` bytes at most once, and is
-/// not refused it. `None`, and it has not run, when memory is refused. For
-/// libraries that allocate long tables.
+/// Runs `run`, which may allocate each of `lengths` bytes at most once without a refusal.
+/// `None`, without running it, if memory is refused. For libraries that allocate long tables.
 pub fn with_spares<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T> {
     if lengths.iter().all(|length| *length <= SMALL) {
         return Some(run());
     }
     let _turn = locked(&TURN);
-    // given back however `run` ends
+    // freed however `run` ends
     let _end = End;
     for (place, length) in lengths.into_iter().enumerate() {
         if length <= SMALL {
@@ -326,7 +324,7 @@ impl Drop for End {
     fn drop(&mut self) {
         OWNER.store(0, Ordering::Relaxed);
         for spare in spares().iter_mut().filter_map(Option::take) {
-            // SAFETY: of this layout; nobody has it.
+            // SAFETY: of this layout, without another owner.
             unsafe { System.dealloc(spare.memory, spare.layout) };
         }
     }
@@ -336,8 +334,8 @@ fn spares() -> MutexGuard<'static, [Option<Spare>; 2]> {
     locked(&SPARES)
 }
 
-/// The calling thread's spare for it; NULL if there is none. It is freed as
-/// what the system gives out is: by its address.
+/// Returns the calling thread's spare for an allocation; NULL if there is none. It is freed by
+/// its address, as an allocation of the system.
 fn spare(layout: Layout) -> *mut u8 {
     let owner = OWNER.load(Ordering::Relaxed);
     // SAFETY: it has no preconditions.

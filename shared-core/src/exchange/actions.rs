@@ -43,10 +43,9 @@ pub enum EndAction {
     },
     /// The body is truncated: respond with 502.
     Fail,
-    /// It is unknown whether the body is complete, so it gets no length: send the head and
-    /// finish the stream.
+    /// Send the head and finish the stream: the body may be truncated, and gets no length.
     Stream,
-    /// Nothing is compressed: send the head, and the body unchanged.
+    /// Send the head, and the body unchanged.
     Send,
 }
 

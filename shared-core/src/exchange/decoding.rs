@@ -48,8 +48,8 @@ impl Exchange {
         }
     }
 
-    /// Decompresses the body into at most `cap` bytes of reserved memory; `beside` is a
-    /// reservation for other bytes that is extended.
+    /// Decompresses the body into at most `cap` bytes of reserved memory. An existing
+    /// reservation is extended.
     pub(super) fn decoded(
         &self,
         coded: &[u8],

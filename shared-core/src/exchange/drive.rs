@@ -61,7 +61,7 @@ pub struct Driver {
     is_counted: bool,
     /// Whether the request was forwarded: the response is no stored response.
     is_forwarded: bool,
-    /// Microseconds from the request's head to that of the node's response.
+    /// Microseconds from the request's head to the head of the node's response.
     node_elapsed: Option<u64>,
 }
 

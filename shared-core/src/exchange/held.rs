@@ -121,7 +121,7 @@ impl Held {
         self.grow(if is_free { most } else { length })
     }
 
-    /// Reserves `body` bytes for the body and `beside` bytes for the output that is made from it.
+    /// Reserves memory for the body and for the output that is made from it, in bytes.
     pub(super) fn claim(
         &mut self,
         config: &Config,
@@ -264,7 +264,7 @@ impl Whole {
         })
     }
 
-    /// Whether a body of which `length` bytes were received exceeds its limit.
+    /// Whether a body with `length` received bytes exceeds its limit.
     pub(super) fn is_too_long(&self, length: u64) -> bool {
         self.comes_at_most().is_some_and(|most| length > most)
     }

@@ -67,7 +67,8 @@ impl Exchange {
         Some((needs, name))
     }
 
-    /// Loads the capabilities from `nodes`, which are kept apart from those of the settings.
+    /// Loads the capabilities from `nodes`, which are kept apart from the capabilities in the
+    /// settings.
     pub(super) fn recall_from(&mut self, nodes: &Learnt) {
         self.nodes = Some(nodes.clone());
         self.recall(None);

@@ -395,7 +395,7 @@ impl Exchange {
         }
     }
 
-    /// The batch of which a part is fetched from the node.
+    /// The batch whose missing part is fetched from the node.
     pub(super) fn mixed(&self) -> Option<&Mixed> {
         match &self.phase {
             Phase::AwaitingPart(mixed) | Phase::CollectingPart(mixed) | Phase::Merging(mixed) => {

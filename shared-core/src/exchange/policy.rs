@@ -239,8 +239,7 @@ impl Exchange {
         self.looked.permits.clear();
     }
 
-    /// Forwards the allowed calls of a batch of which some are denied. `false` if none is
-    /// denied.
+    /// Forwards the allowed calls of a batch with denied calls. `false` if none is denied.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.

@@ -31,8 +31,7 @@ use crate::transcode::engine::called::{Refusal, Submission};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
 
-/// Whether `room` bytes may be allocated in addition to `beside` bytes that are reserved
-/// already.
+/// Whether `room` bytes may be allocated in addition to the bytes that are reserved already.
 fn has_room(memory: &mut Option<Reservation>, beside: usize, room: usize, limit: usize) -> bool {
     let needed = beside.saturating_add(room);
     memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))

@@ -95,7 +95,7 @@ impl Exchange {
             return Ok(Err(Mode::Head));
         }
         if self.request.head {
-            // the length is that of a body which is not sent
+            // the declared body is not sent
             held.declared = None;
         }
         let accept = self.request.accept_encoding;

@@ -4,38 +4,40 @@
 
 use std::arch::x86_64::{_mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_cvtsi64_si128};
 
-/// The polynomial, its coefficients reflected, the highest one (x^32) too.
+/// Polynomial of CRC-32 with reflected coefficients, including the highest one (x^32).
 const POLYNOMIAL: i64 = 0x1_DB71_0641;
 
-/// x^64 divided by it, reflected: Barrett's constant, as Intel's "Fast CRC
-/// Computation Using PCLMULQDQ" gives it.
+/// The quotient of x^64 by the polynomial, reflected: Barrett's constant, as in Intel's "Fast
+/// CRC Computation Using PCLMULQDQ".
 const QUOTIENT: i64 = 0x1_F701_1641;
 
-/// The product of two polynomials, their coefficients reflected. `None` if the
-/// processor can't.
+/// Returns the product of two polynomials with reflected coefficients. `None` if the processor
+/// can't compute it.
 #[inline]
 pub(super) fn product(a: u32, b: u32) -> Option<u32> {
     if !std::arch::is_x86_feature_detected!("pclmulqdq") {
         return None;
     }
-    // SAFETY: the processor has it, as was just asked.
+    // SAFETY: the processor supports it, as checked above.
     Some(unsafe { multiplied(a, b) })
 }
 
+/// Multiplies with PCLMULQDQ.
+///
 /// # Safety
 /// The processor has PCLMULQDQ.
 #[target_feature(enable = "pclmulqdq,sse2")]
 unsafe fn multiplied(a: u32, b: u32) -> u32 {
-    // 63 coefficients, reflected: one bit up they fill a word, those of x^0 to
-    // x^31 above
+    // 63 coefficients, reflected: one bit up they fill a word, with x^0 to x^31 in the upper
+    // half
     let full = times(i64::from(a), i64::from(b)) << 1;
-    // what of the polynomial is to be taken away to clear the lower half
+    // multiple of the polynomial that clears the lower half
     let quotient = times(low(full), QUOTIENT);
     let rest = full ^ times(low(quotient), POLYNOMIAL);
     (rest as u64 >> 32) as u32
 }
 
-/// The lower 64 bits of a product.
+/// Returns the lower 64 bits of a product.
 #[target_feature(enable = "pclmulqdq,sse2")]
 #[inline]
 fn times(a: i64, b: i64) -> i64 {

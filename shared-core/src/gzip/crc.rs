@@ -1,28 +1,26 @@
-//! CRC-32 (RFC 1952, section 8) of a body that is put together from parts
-//! whose sums are known: combining two takes well under a microsecond,
-//! whatever their lengths.
+//! CRC-32 (RFC 1952, section 8) of a body that is assembled from parts with known checksums:
+//! combining two takes well under a microsecond, whatever their lengths.
 
 #[cfg(target_arch = "x86_64")]
 use super::clmul;
 use crc32fast::Hasher;
 
-/// The CRC-32 of `bytes`.
+/// Returns the CRC-32 of `bytes`.
 pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// What a sum is to be multiplied by when so many bytes follow: x to the power
-/// of eight times their number, modulo the polynomial of CRC-32, as zlib's
-/// `crc32_combine_gen` has it. Making one takes as long as combining by
-/// length; using it takes a tenth of that.
+/// The factor of a checksum that is followed by a number of bytes: x to the power of eight times
+/// the number, modulo the polynomial of CRC-32, as in zlib's `crc32_combine_gen`. Computing it
+/// takes as long as combining by length; using it takes a tenth of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift(u32);
 
-/// The polynomial, its coefficients reflected: the highest bit is that of 1.
+/// Polynomial of CRC-32 with reflected coefficients: the highest bit is the coefficient of 1.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 const ONE: u32 = 1 << 31;
 
-/// x to the powers of 2: of 1, 2, 4 and so on; the 32nd is the first again.
+/// Squares of x: x to the power of 1, 2, 4 and so on; the 32nd is the first again.
 const SQUARES: [u32; 32] = {
     let mut squares = [ONE >> 1; 32];
     let mut n = 1;
@@ -33,8 +31,8 @@ const SQUARES: [u32; 32] = {
     squares
 };
 
-/// The product of two polynomials modulo that of CRC-32: a tenth of a
-/// microsecond where the processor can't multiply them.
+/// Returns the product of two polynomials modulo the polynomial of CRC-32: a tenth of a
+/// microsecond if the processor can't multiply them.
 fn product(a: u32, b: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if let Some(product) = clmul::product(a, b) {
@@ -43,7 +41,7 @@ fn product(a: u32, b: u32) -> u32 {
     product_by_bits(a, b)
 }
 
-/// The same, bit by bit.
+/// Returns the product of two polynomials, computed bit by bit.
 const fn product_by_bits(a: u32, mut b: u32) -> u32 {
     let mut sum = 0;
     let mut bit = ONE;
@@ -62,10 +60,10 @@ const fn product_by_bits(a: u32, mut b: u32) -> u32 {
 }
 
 impl Shift {
-    /// For `length` bytes.
+    /// Returns the factor for `length` bytes.
     pub fn by(length: u64) -> Self {
         let mut power = ONE;
-        // x to the 2^3 is a byte
+        // x to the power of 2^3 is a byte
         let mut square = 3;
         let mut rest = length;
         while rest != 0 {
@@ -79,7 +77,7 @@ impl Shift {
     }
 }
 
-/// The CRC-32 and the length of all that was appended.
+/// The CRC-32 and the length of all bytes that were appended.
 #[derive(Clone, Debug, Default)]
 pub struct Crc {
     sum: u32,
@@ -87,7 +85,7 @@ pub struct Crc {
 }
 
 impl Crc {
-    /// Of no bytes yet.
+    /// Returns the checksum of no bytes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -100,19 +98,18 @@ impl Crc {
         self.length = self.length.wrapping_add(bytes.len() as u64);
     }
 
-    /// Appends `length` bytes of which only the sum, `crc`, is at hand; `shift`
-    /// is [`Shift::by`] that length.
+    /// Appends `length` bytes with the checksum `crc`; `shift` is [`Shift::by`] that length.
     pub fn append(&mut self, crc: u32, length: u64, shift: Shift) {
         self.sum = product(shift.0, self.sum) ^ crc;
         self.length = self.length.wrapping_add(length);
     }
 
-    /// The sum.
+    /// Checksum of the appended bytes.
     pub fn sum(&self) -> u32 {
         self.sum
     }
 
-    /// Bytes appended.
+    /// Number of bytes that were appended.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -125,13 +122,13 @@ mod tests {
     use super::{crc32, product, product_by_bits, Crc, Shift, ONE, POLYNOMIAL};
 
     #[test]
-    fn the_check_value_of_the_standard() {
+    fn checksum_equals_the_check_value_of_the_standard() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
         assert_eq!(Crc::new().sum(), 0);
     }
 
     #[test]
-    fn lengths_beyond_32_bits_combine() {
+    fn checksums_of_more_than_32_bits_of_length_are_combined() {
         // 2^32 + 1 zero bytes, in parts and by doubling
         let mut doubled = Crc::new();
         doubled.update(&[0]);
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_multiply_alike() {
+    fn products_of_edge_values_are_equal_in_both_implementations() {
         let edges = [0, 1, 2, ONE, ONE >> 1, POLYNOMIAL, u32::MAX, u32::MAX >> 1];
         for a in edges {
             for b in edges {
@@ -164,12 +161,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ways_to_multiply_agree(a: u32, b: u32) {
+        fn products_are_equal_in_both_implementations(a: u32, b: u32) {
             prop_assert_eq!(product(a, b), product_by_bits(a, b));
         }
 
         #[test]
-        fn parts_make_the_sum_of_the_whole(
+        fn combined_checksum_of_parts_equals_the_checksum_of_the_whole(
             parts: Vec<(bool, Vec<u8>)>,
         ) {
             let mut crc = Crc::new();

@@ -1,9 +1,9 @@
-//! ISA-L's igzip on a whole body, opened at run time: `igzip_lib.h` of ISA-L 2.
+//! One-shot compression with ISA-L's igzip, opened at run time: `igzip_lib.h` of ISA-L 2.
 //!
-//! Not the coder of `stream`: that one copies all input through its window and
-//! has the smallest buffers, since each connection has one. Here one coder
-//! serves the process, reads the body where it lies, and collects 64 Ki tokens
-//! before it writes a block, so that there are fewer headers.
+//! The encoder of `stream` differs: it copies all input through its window and has the smallest
+//! buffers, since each connection has one. Here one encoder serves the process, reads the body
+//! in place, and collects 64 Ki tokens before it writes a block, so that there are fewer
+//! headers.
 #![allow(unsafe_code)]
 
 use std::alloc::{alloc_zeroed, dealloc, Layout};
@@ -13,19 +13,20 @@ use std::sync::{Mutex, OnceLock};
 use super::isal::{self, Functions, PublicState, COMP_OK};
 use crate::lock::locked;
 
-/// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; it can't grow
-/// within a soname. The rest is a margin.
+/// Size in bytes of `struct isal_zstream` with a margin: it is 82,384 in 2.30 and 2.31, and
+/// can't grow within a soname.
 const STREAM_SIZE: usize = 84 << 10;
 const FULL_FLUSH: u16 = 2;
 const IGZIP_DEFLATE: u16 = 0;
 
-/// Levels 2 and 3 take up to four times as long for the same size.
+/// Level of igzip. Levels 2 and 3 take up to four times as long for the same size.
 const LEVEL: u32 = 1;
 
-/// `ISAL_DEF_LVL1_LARGE`, in bytes: hash tables and room for 64 Ki tokens.
+/// Size in bytes of the level buffer, `ISAL_DEF_LVL1_LARGE`: hash tables and room for 64 Ki
+/// tokens.
 const LEVEL_BUFFER: usize = (4 << 10) + 2 * (8 << 10) + 4 * (64 << 10);
 
-/// `None` without the library.
+/// Returns the functions of the library; `None` if it is not installed.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
@@ -38,12 +39,12 @@ fn functions() -> Option<&'static Functions> {
         .as_ref()
 }
 
-/// Opens the library, if it is there.
+/// Opens the library, if it is installed.
 pub(super) fn prepare() {
     let _ = functions();
 }
 
-/// Whether it is there.
+/// Whether the library is installed.
 pub(super) fn is_available() -> bool {
     functions().is_some()
 }
@@ -64,7 +65,7 @@ const LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER,
 };
 
 impl Coder {
-    /// `None` without the library or the memory.
+    /// Returns an encoder; `None` without the library or the memory.
     fn new() -> Option<Self> {
         let functions = functions()?;
         // SAFETY: the size is not zero.
@@ -75,9 +76,9 @@ impl Coder {
         })
     }
 
-    /// Writes `input` as deflate blocks, none of them final, into the spare
-    /// capacity of `output`, after what it holds, up to a byte. `false`, and
-    /// `output` as it was, if it does not fit.
+    /// Writes `input` as deflate blocks, none of them final, into the spare capacity of
+    /// `output`, after its contents, aligned to a byte. `false`, with unchanged `output`, if it
+    /// does not fit.
     fn deflate(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let spare = output.spare_capacity_mut();
         let (Ok(input_length), Ok(room)) = (u32::try_from(input.len()), u32::try_from(spare.len()))
@@ -119,12 +120,12 @@ impl Drop for Coder {
     }
 }
 
-/// One that nobody uses; what is beyond it is freed.
+/// The idle encoder; others are freed.
 static IDLE: Mutex<Option<Coder>> = Mutex::new(None);
 
-/// `plain` as deflate blocks, none of them final, up to a byte, into the spare
-/// capacity of `output`, after what it holds. `false`, and `output` as it was,
-/// without the library or the memory, beyond its 4 GiB, and if it does not fit.
+/// Writes `plain` as deflate blocks, none of them final, into the spare capacity of `output`,
+/// after its contents, aligned to a byte. `false`, with unchanged `output`, without the library
+/// or the memory, beyond its 4 GiB, or if it does not fit.
 pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
     let idle = locked(&IDLE).take();
     let Some(mut coder) = idle.or_else(Coder::new) else {
@@ -148,7 +149,7 @@ mod tests {
         deflate_into(plain, &mut output).then_some(output)
     }
 
-    /// All of an open stream.
+    /// Decompresses an open stream.
     fn inflate(stream: &[u8]) -> Vec<u8> {
         let finished = [stream, &[0x03, 0x00]].concat();
         let mut plain = Vec::new();
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_shortened_fits_too() {
+    fn incompressible_body_fits_into_its_bound() {
         // installed by the set-up: its absence is a failure
         for length in (0..300).chain([4096, 65_535, 65_536, 131_071, 1 << 20, 5_000_001]) {
             let plain = noise(length);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coder_forgets_the_body_before() {
+    fn encoder_is_independent_of_the_body_before() {
         let first = deflate(&[b'a'; 100_000]).expect("libisal.so.2");
         for other in [noise(1000), noise(200_000), vec![b'a'; 10]] {
             assert!(inflate(&deflate(&other).unwrap()) == other);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn several_at_a_time() {
+    fn bodies_of_concurrent_threads_are_compressed_independently() {
         std::thread::scope(|scope| {
             for n in 0..8 {
                 scope.spawn(move || {

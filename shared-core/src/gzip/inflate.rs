@@ -1,8 +1,8 @@
-//! A whole gzip-coded body back into what was coded, under a cap.
+//! Decompression of complete gzip bodies into a limited output.
 //!
-//! For nodes that send gzip although they were asked for identity, and for clients
-//! that code what they ask. A thousand bytes of gzip can claim a megabyte, so the
-//! cap is not the input's length but what the operator lets one body take.
+//! It serves nodes that send gzip although identity was requested, and clients that compress
+//! their requests. A thousand bytes of gzip can declare a megabyte, so the limit is not derived
+//! from the input's length but from the length that the operator allows for one body.
 
 use std::hint::black_box;
 
@@ -11,32 +11,32 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use super::libdeflate::{Decoded, Decompressor};
 use crate::memory::fit;
 
-/// Why there is no decoded body. The original is to be sent.
+/// The reason why there is no decompressed body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InflateError {
-    /// Not gzip, damaged, cut short, or followed by something else.
+    /// The body is not gzip, damaged, truncated, or followed by other bytes.
     Bad,
-    /// Longer than the cap.
+    /// The decompressed body is longer than the cap.
     TooLarge,
     /// Memory was refused.
     OutOfMemory,
 }
 
-/// Decodes all gzip members of `coded` (RFC 1952, section 2.2: a file may
-/// have several) into at most `cap` bytes, for callers that have accounted them
-/// already; all others use [`gunzip_within`].
+/// Decompresses all gzip members of `coded` (RFC 1952, section 2.2: a file may have several)
+/// into at most `cap` bytes, for callers that have reserved them already; all others use
+/// [`gunzip_within`].
 ///
 /// # Errors
-/// [`InflateError`]; nothing is lost, the input is only borrowed.
+/// [`InflateError`]; the input is unchanged.
 pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
     gunzip_within(coded, cap, |_| true)
 }
 
-/// Decodes as [`gunzip`]. `may_take` is called with the total length before the output is
+/// Decompresses as [`gunzip`]. `may_take` is called with the total length before the output is
 /// allocated or grows.
 ///
 /// # Errors
-/// As of [`gunzip`]; [`InflateError::OutOfMemory`] where they may not be taken.
+/// The errors of [`gunzip`]; [`InflateError::OutOfMemory`] if `may_take` returns `false`.
 pub fn gunzip_within(
     coded: &[u8],
     cap: usize,
@@ -73,17 +73,18 @@ pub fn gunzip_within(
     Ok(body)
 }
 
-/// Bytes that zlib-rs takes beside the output: its state, with a window of 32 KiB.
+/// Memory of zlib-rs in addition to the output, in bytes: its state, with a window of 32 KiB.
 const STATE: usize = 64 << 10;
 
-/// The bits of that window, and that there are a header and a trailer of gzip.
+/// Bits of the window, and the value that selects gzip's header and trailer.
 const WINDOW_BITS: u8 = 15 + 16;
 
-/// Decodes what there is of gzip members that break off, into at most `cap` bytes.
+/// Decompresses the available part of truncated gzip members into at most `cap` bytes.
 /// `may_take` is called with the total length before the output grows.
 ///
 /// # Errors
-/// The errors of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged, not cut.
+/// The errors of [`gunzip_within`]; [`InflateError::Bad`] if the body is damaged and not only
+/// truncated.
 pub fn gunzip_beginning(
     coded: &[u8],
     cap: usize,
@@ -122,7 +123,7 @@ pub fn gunzip_beginning(
 }
 
 fn new_inflate() -> Result<Inflate, InflateError> {
-    // zlib-rs would panic: ask for as much first
+    // zlib-rs would panic: allocate as much first
     let mut room = Vec::<u8>::new();
     black_box(&mut room)
         .try_reserve_exact(STATE)
@@ -131,7 +132,7 @@ fn new_inflate() -> Result<Inflate, InflateError> {
     Ok(Inflate::new(true, WINDOW_BITS))
 }
 
-/// Makes room for more than the `length` bytes that are there, up to `cap`.
+/// Grows the output beyond the `length` bytes that were written, up to `cap`.
 pub(crate) fn grow_for_more(
     body: &mut Vec<u8>,
     length: usize,
@@ -142,7 +143,7 @@ pub(crate) fn grow_for_more(
     if length < body.len() {
         return Ok(());
     }
-    // one more than fits shows that there is more
+    // one byte more than the cap shows that the body is longer
     let most = cap.saturating_add(1);
     if length >= most {
         return Err(InflateError::TooLarge);
@@ -156,9 +157,9 @@ pub(crate) fn grow_for_more(
     Ok(())
 }
 
-/// What the trailer says of the length: ISIZE, modulo 2^32, of the last
-/// member only, and no more than deflate has ever made so short. A first guess
-/// that decoding proves or corrects.
+/// Returns the length that the trailer declares: ISIZE, modulo 2^32, of the last member only,
+/// limited to the highest ratio of deflate. It is a first guess that decompression proves or
+/// corrects.
 pub fn claimed_length(coded: &[u8]) -> usize {
     // 258 bytes for two bits
     const MOST: usize = 1032;
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_coded_comes_back() {
+    fn compressed_body_is_restored() {
         for length in [0, 1, 1000, 100_000] {
             let body = vec![b'x'; length];
             assert_eq!(gunzip(&gzip(&body), length), Ok(body));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_holds_whatever_the_trailer_claims() {
+    fn cap_is_enforced_whatever_the_trailer_declares() {
         let coded = gzip(&vec![0; 10_000]);
         assert_eq!(gunzip(&coded, 9_999), Err(InflateError::TooLarge));
         let mut lies = coded.clone();
@@ -204,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_than_may_be() {
-        // the trailer of the last member says next to nothing of the first
+    fn decompression_allocates_only_what_the_caller_allows() {
+        // the trailer of the last member declares next to nothing about the first
         let coded = [gzip(&vec![0; 100_000]), gzip(b"x")].concat();
         let mut asked = Vec::new();
         let taken = gunzip_within(&coded, 1 << 20, |length| {
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn several_members_are_one_body() {
+    fn members_are_joined_to_one_body() {
         let coded = [gzip(b"first "), gzip(&[b'2'; 5000]), gzip(b"")].concat();
         let body = [&b"first "[..], &[b'2'; 5000]].concat();
         assert_eq!(gunzip(&coded, 6000), Ok(body));
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_of_each_cut_is_decoded() {
+    fn beginning_of_a_truncated_body_is_decompressed() {
         let first: Vec<u8> = (0..3000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
         let body = [&first[..], &[b'2'; 5000], b"end"].concat();
         let coded = [gzip(&first), gzip(&[b'2'; 5000]), gzip(b"end")].concat();
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_takes_no_more_than_may_be() {
+    fn beginning_allocates_only_what_the_caller_allows() {
         let coded = gzip(&vec![0; 100_000]);
         let coded = &coded[..coded.len() - 1];
         let mut asked = Vec::new();
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_body_is_an_error() {
         let coded = gzip(&[b'a'; 1000]);
         assert_eq!(gunzip(b"", 10), Err(InflateError::Bad));
         assert_eq!(gunzip(b"{\"jsonrpc\"", 100), Err(InflateError::Bad));

@@ -1,4 +1,4 @@
-//! What both users of ISA-L's igzip share: `igzip_lib.h` of ISA-L 2, opened at
+//! Bindings of ISA-L's igzip that both of its users share: `igzip_lib.h` of ISA-L 2, opened at
 //! run time.
 #![allow(unsafe_code)]
 
@@ -29,14 +29,14 @@ pub(super) const COMP_OK: c_int = 0;
 
 type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
 
-/// One way to use it: how a stream is begun, and how it is gone on with.
+/// The functions that begin and continue a stream.
 pub(super) struct Functions {
     pub(super) init: Function<()>,
     pub(super) deflate: Function<c_int>,
 }
 
-/// The library's functions of these names, which end with a NUL; it stays
-/// loaded. `None` where it is not installed.
+/// Returns the library's functions of these names, which end with a NUL; the library stays
+/// loaded. `None` if it is not installed.
 pub(super) fn functions(init: &[u8], deflate: &[u8]) -> Option<Functions> {
     // SAFETY: ISA-L's initialisers have no preconditions; the functions named
     // in this module have the types of igzip_lib.h.

@@ -1,5 +1,5 @@
-//! Owning wrappers of libdeflate's two handles. Unlike the `libdeflater`
-//! crate they report a refused allocation instead of panicking.
+//! Owning wrappers of libdeflate's two handles. They report a refused allocation, unlike the
+//! `libdeflater` crate, which panics.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -7,14 +7,14 @@ use std::ptr::NonNull;
 
 use libdeflate_sys as sys;
 
-/// libdeflate's levels.
+/// Highest level of libdeflate.
 pub(super) const MAX_LEVEL: u8 = 12;
 
 /// The C library's allocator.
 #[cfg(not(target_family = "wasm"))]
 const ALLOCATOR: (Malloc, Free) = (None, None);
 
-/// There is no C library.
+/// Rust's allocator, because a sandbox has no C library.
 #[cfg(target_family = "wasm")]
 const ALLOCATOR: (Malloc, Free) = (
     Some(super::wasm_memory::malloc),
@@ -30,7 +30,7 @@ const OPTIONS: sys::libdeflate_options = sys::libdeflate_options {
     free_func: ALLOCATOR.1,
 };
 
-/// A compressor of one level. 200 KiB to 8.8 MiB, by level.
+/// A compressor of one level. It takes 200 KiB to 8.8 MiB, depending on the level.
 pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
 
 // SAFETY: libdeflate.h: a compressor is usable by one thread at a time, and
@@ -38,7 +38,7 @@ pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
 unsafe impl Send for Compressor {}
 
 impl Compressor {
-    /// `None` for a level that doesn't exist, or when memory is refused.
+    /// Returns a compressor; `None` for a level that doesn't exist, or if memory is refused.
     pub(super) fn new(level: u8) -> Option<Self> {
         // SAFETY: any level may be passed; a bad one gives NULL. The options
         // are not kept.
@@ -46,8 +46,8 @@ impl Compressor {
             .map(Self)
     }
 
-    /// Writes a gzip member into the spare capacity of `output`, after what it
-    /// holds. `false`, and `output` as it was, if it does not fit.
+    /// Writes a gzip member into the spare capacity of `output`, after its contents. `false`,
+    /// with unchanged `output`, if it does not fit.
     pub(super) fn gzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
         let spare = output.spare_capacity_mut();
         // SAFETY: both ranges are valid for their lengths; `&mut self` and
@@ -74,9 +74,9 @@ impl Drop for Compressor {
     }
 }
 
-/// What became of an attempt to decode.
+/// The result of a decompression.
 pub(super) enum Decoded {
-    /// One member was decoded: how much input it took.
+    /// One member was decompressed; with the number of input bytes.
     Member(usize),
     /// The output does not fit into the spare capacity.
     NoRoom,
@@ -84,21 +84,20 @@ pub(super) enum Decoded {
     Bad,
 }
 
-/// A decompressor. 11 KiB.
+/// A decompressor. It takes 11 KiB.
 pub(super) struct Decompressor(NonNull<sys::libdeflate_decompressor>);
 
 // SAFETY: as for `Compressor`.
 unsafe impl Send for Decompressor {}
 
 impl Decompressor {
-    /// `None` when memory is refused.
+    /// Returns a decompressor; `None` if memory is refused.
     pub(super) fn new() -> Option<Self> {
         // SAFETY: no preconditions; the options are not kept.
         NonNull::new(unsafe { sys::libdeflate_alloc_decompressor_ex(&OPTIONS) }).map(Self)
     }
 
-    /// Decodes the gzip member at the start of `input` into the spare
-    /// capacity of `output`.
+    /// Decompresses the gzip member at the start of `input` into the spare capacity of `output`.
     pub(super) fn gunzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> Decoded {
         let spare = output.spare_capacity_mut();
         let (mut taken, mut written) = (0, 0);

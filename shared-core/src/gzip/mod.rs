@@ -1,11 +1,10 @@
-//! gzip (RFC 1952), over libdeflate in one shot and over ISA-L or zlib-rs
-//! piece by piece.
+//! gzip (RFC 1952): one-shot compression with libdeflate, streaming compression with ISA-L or
+//! zlib-rs.
 //!
-//! [`oneshot`] codes a whole body, [`inflate`] decodes one under a cap,
-//! [`stream`] codes one whose end nobody knows yet. [`open`] codes what is
-//! kept, so that [`splice`] can make a member of it with other parts. Errors
-//! are values: up to the first byte sent the caller has the original to fall
-//! back on.
+//! [`oneshot`] compresses a complete body, [`inflate`] decompresses one into a limited output,
+//! [`stream`] compresses one while it arrives. [`open`] compresses entries, so that [`splice`]
+//! can assemble a member from them and other parts. Errors are values: until the first byte is
+//! sent the caller can fall back to the original.
 
 #[cfg(target_arch = "x86_64")]
 mod clmul;
@@ -31,8 +30,8 @@ pub fn has_isal() -> bool {
     igzip_raw::is_available()
 }
 
-/// Opens the libraries of this machine now, not when they are needed first:
-/// what can't be opened then, for want of memory, never is.
+/// Opens the libraries of this machine before they are needed: a library that can't be opened
+/// later, because memory is short, would never be used.
 pub fn prepare() {
     igzip_raw::prepare();
     let _ = stream::Coder::fastest();

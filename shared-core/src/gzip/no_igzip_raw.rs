@@ -1,4 +1,4 @@
-//! In the place of `igzip_raw` where no library can be opened at run time.
+//! Replacement of `igzip_raw` for targets that can't open a library at run time.
 
 pub(super) fn prepare() {}
 
@@ -6,7 +6,7 @@ pub(super) fn is_available() -> bool {
     false
 }
 
-/// `false`, and `output` as it was.
+/// Compresses nothing: returns `false`, with unchanged `output`.
 pub(super) fn deflate_into(_plain: &[u8], _output: &mut Vec<u8>) -> bool {
     false
 }

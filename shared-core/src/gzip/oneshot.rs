@@ -1,4 +1,4 @@
-//! A whole body into one gzip member.
+//! One-shot compression of a body to one gzip member.
 
 use super::crc::crc32;
 use super::libdeflate::MAX_LEVEL;
@@ -7,30 +7,29 @@ use super::splice::{EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
 use crate::memory::fit;
 
-/// Why there is no coded body. The original is to be sent.
+/// The reason why there is no compressed body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneshotError {
-    /// The coded form would be as long as `limit` or longer.
+    /// The compressed form would be as long as `limit` or longer.
     NotSmaller,
-    /// Memory for the coder or its output was refused.
+    /// Memory for the compressor or its output was refused.
     OutOfMemory,
     /// There is no such level.
     Level(u8),
 }
 
-/// An empty last block, the sum and the length.
+/// Length of an empty final block, the checksum and the length field. Bytes.
 const TAIL: usize = EMPTY_LAST.len() + 8;
 
-/// Codes `body` as a gzip member shorter than `limit` bytes into `output`,
-/// which is empty and may have room already.
+/// Compresses `body` to a gzip member shorter than `limit` bytes in `output`, which is empty and
+/// may have capacity.
 ///
-/// Levels are libdeflate's, 0 (stored) to 12; level 1 is igzip's where that is
-/// installed, a third of the time for about the same size. In the end `output` owns as much
-/// memory as it is long. The bytes may differ between machines: never compare
-/// them with recorded ones.
+/// Levels are libdeflate's, 0 (stored) to 12; level 1 is igzip's if that is installed, in a
+/// third of the time for about the same size. `output` owns exactly the memory of its length
+/// afterwards. The bytes may differ between machines: never compare them with recorded ones.
 ///
 /// # Errors
-/// [`OneshotError`]; nothing is lost, the body is only borrowed.
+/// [`OneshotError`]; the body is unchanged.
 pub fn gzip_into(
     body: &[u8],
     level: u8,
@@ -63,10 +62,10 @@ pub fn gzip_into(
     Ok(output)
 }
 
-/// A member of igzip's blocks. `false`, whatever `output` then holds, without
-/// the library, or if it would be longer than `room`.
+/// Compresses a body to a member of igzip's blocks. `false`, with undefined `output`, without
+/// the library, or if the member would be longer than `room`.
 fn igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
-    // room for the end is left by the limit that most bodies stay far below
+    // the limit leaves room for the end, because most bodies stay far below it
     output.extend_from_slice(&HEADER);
     if !super::igzip_raw::deflate_into(body, output) || output.len() + TAIL > room {
         return false;
@@ -78,24 +77,22 @@ fn igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
     true
 }
 
-/// [`gzip_into`] memory of its own.
+/// Compresses `body` as [`gzip_into`] does, in a new buffer.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`gzip_into`].
 pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
     gzip_into(body, level, limit, Vec::new())
 }
 
-/// A `limit` for [`gzip`] that every coded form of `length` bytes stays
-/// under: what deflate needs to store them (5 bytes a block of at least
-/// 5,000) and the header and trailer of gzip.
+/// Returns a `limit` for [`gzip`] that every compressed form of `length` bytes stays below: the
+/// length of stored blocks (5 bytes for each of at least 5,000) and gzip's header and trailer.
 pub fn bound(length: usize) -> usize {
     length.saturating_add(length / 1000).saturating_add(64)
 }
 
-/// Bodies longer than this are coded off the event loop, in bytes: what takes
-/// about as long at each of libdeflate's levels as 256 KiB do at the lower
-/// ones, 2 to 3 ms.
+/// Returns the length in bytes beyond which a body is compressed off the event loop: 2 to 3 ms,
+/// as 256 KiB take at libdeflate's lower levels.
 pub(crate) fn off_loop_length(level: u8) -> usize {
     match level {
         0..=6 => 256 << 10,
@@ -110,7 +107,7 @@ mod tests {
     use crate::support::gunzip;
 
     #[test]
-    fn every_level_decodes_to_the_body() {
+    fn compressed_body_is_restored_at_every_level() {
         let body: Vec<u8> = (0..200_000u32)
             .flat_map(|n| (n / 7).to_be_bytes())
             .collect();
@@ -122,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_be_smaller_is_refused() {
+    fn body_that_would_not_shrink_is_refused() {
         assert_eq!(gzip(b"abc", 6, 3), Err(OneshotError::NotSmaller));
         assert_eq!(gzip(b"", 6, 0), Err(OneshotError::NotSmaller));
         let coded = gzip(&[b'a'; 1000], 2, 1000).unwrap();
@@ -134,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn any_body_fits_into_its_bound() {
+    fn compressed_body_is_below_its_bound() {
         let mut state = 1u64;
         let mut random = || {
             state = state
@@ -155,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_may_alternate_and_a_bad_one_is_named() {
+    fn levels_may_alternate_and_an_unknown_level_is_an_error() {
         for level in [1, 9, 1, 12, 0, 1] {
             let coded = gzip(&[7; 5000], level, bound(5000)).unwrap();
             assert_eq!(gunzip(&coded).unwrap(), [7; 5000]);

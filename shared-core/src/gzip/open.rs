@@ -1,12 +1,11 @@
-//! Streams that can stand anywhere inside a gzip member.
+//! Open streams: deflate streams that can be placed anywhere inside a gzip member.
 //!
-//! A deflate stream (RFC 1951) ends with a block marked as the last one, at
-//! any bit of a byte. One that others follow has no such block and ends at a
-//! byte: it is *open*. igzip makes them so. libdeflate does not: its stream is
-//! walked for the header of the last block, the mark is taken away, and an
-//! empty stored block is appended, which brings a stream to the next byte. The
-//! walk takes about as long as decoding, and no memory: 0.5 to 3 GB/s of plain
-//! bytes, on JSON-RPC answers.
+//! A deflate stream (RFC 1951) ends with a block marked as final, at any bit of a byte. An
+//! *open* stream, which others can follow, has no such block and ends at a byte. igzip writes
+//! open streams. libdeflate does not: its stream is walked to the header of the final block, the
+//! mark is cleared, and an empty stored block is appended, which aligns the stream to the next
+//! byte. The walk takes about as long as decompression, and no memory: 0.5 to 3 GB/s of plain
+//! bytes, on JSON-RPC responses.
 
 use super::crc::{crc32, Shift};
 use super::inflate::gunzip;
@@ -17,25 +16,25 @@ use super::splice::{splice, Part};
 use super::walk;
 use crate::bytes::Bytes;
 
-/// What libdeflate puts before and after the stream, in bytes.
+/// Bytes that libdeflate writes before and after the stream.
 const GZIP_HEADER: usize = 10;
 const GZIP_TRAILER: usize = 8;
 
-/// An open deflate stream, and what has to be known of its plain bytes.
+/// An open deflate stream, with checksum and length of its plain bytes.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// Deflate blocks, none of them final, up to a byte.
+    /// Deflate blocks, none of them final, aligned to a byte.
     pub bytes: Bytes,
     /// CRC-32 of the plain bytes.
     pub crc: u32,
-    /// How many plain bytes there are.
+    /// Number of plain bytes.
     pub length: u64,
     /// [`Shift::by`] that length.
     pub(super) shift: Shift,
 }
 
 impl Open {
-    /// Of blocks that were made elsewhere.
+    /// Returns an open stream of blocks that were written elsewhere.
     pub fn new(bytes: Bytes, crc: u32, length: u64) -> Self {
         Self {
             bytes,
@@ -45,8 +44,8 @@ impl Open {
         }
     }
 
-    /// The plain bytes. `None` when memory is refused, or the stream is not
-    /// what it says.
+    /// Returns the plain bytes. `None` if memory is refused, or the stream does not match its
+    /// length and checksum.
     pub fn inflate(&self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.length).ok()?;
         let member = splice([Part::Open(self)])?.try_to_vec()?;
@@ -56,19 +55,19 @@ impl Open {
     }
 }
 
-/// Codes `plain` at libdeflate's `level`, 0 to 12.
+/// Compresses `plain` at libdeflate's `level`, 0 to 12.
 ///
-/// Levels 1 to 3 are igzip's only useful one where that is installed: on 20 to
-/// 300 KB of recorded answers it takes 0.3 to 0.9 of the time of libdeflate's
-/// level 1, for -1 to 8 % more, and a fifth of that of levels 2 and 3, for 0 to
-/// 10 % more. `None` when memory is refused or there is no such level. The
-/// bytes may differ between machines: never compare them with recorded ones.
+/// Levels 1 to 3 are igzip's only useful one if that is installed: on 20 to 300 KB of recorded
+/// responses it takes 0.3 to 0.9 of the time of libdeflate's level 1, for -1 to 8 % more, and a
+/// fifth of the time of levels 2 and 3, for 0 to 10 % more. `None` if memory is refused or there
+/// is no such level. The bytes may differ between machines: never compare them with recorded
+/// ones.
 pub fn open(plain: &[u8], level: u8) -> Option<Open> {
     open_in(plain, level, &mut Vec::new())
 }
 
-/// The same, with memory to work in. It grows if it is shorter than `plain`,
-/// whose coded form is seldom longer.
+/// Compresses as [`open`] does, in the buffer `room`. It grows if it is shorter than `plain`,
+/// whose compressed form is rarely longer.
 pub fn open_in(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<Open> {
     if (1..=3).contains(&level) {
         room.clear();
@@ -93,7 +92,7 @@ fn open_libdeflate(plain: &[u8], level: u8) -> Option<Open> {
         .filter(|fits| *fits)?;
     let end = member.len().checked_sub(GZIP_TRAILER)?;
     let crc = member.get(end..end + 4)?.try_into().ok()?;
-    // the trailer is what the walk may read beyond the end
+    // the trailer is the margin that the walk may read beyond the end
     unfinish(&mut member, GZIP_HEADER, end)?;
     Some(Open::new(
         Bytes::copy_of(member.get(GZIP_HEADER..)?)?,
@@ -104,8 +103,8 @@ fn open_libdeflate(plain: &[u8], level: u8) -> Option<Open> {
 
 /// Opens a finished deflate stream.
 ///
-/// `None` for what is not exactly one: damaged, cut short, or followed by
-/// something. Decodes to the same bytes as before.
+/// `None` for bytes that are not exactly one stream: damaged, truncated, or followed by other
+/// bytes. The result decompresses to the same bytes.
 pub fn reopen(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
     let mut stream = raw_final_deflate;
     let end = stream.len();
@@ -121,8 +120,8 @@ fn unfinish(bytes: &mut Vec<u8>, start: usize, end: usize) -> Option<()> {
     let last = walk::last_block(bytes, start, end)?;
     *bytes.get_mut(last.header / 8)? &= !(1 << (last.header % 8));
     bytes.truncate(end);
-    // what is left of the last byte may be anything; an empty stored block is
-    // three zero bits, zero bits up to a byte, its length, its complement
+    // the rest of the last byte is undefined; an empty stored block is three zero bits, zero
+    // bits up to a byte, its length, its complement
     if last.end % 8 != 0 {
         *bytes.last_mut()? &= (1 << (last.end % 8)) - 1;
     }

@@ -1,24 +1,22 @@
-//! Compressors, kept for the next body: making one costs more than coding a
-//! small body with it.
+//! A pool of compressors, because making one takes longer than compressing a small body.
 //!
-//! One pool for the process, not one a thread: nginx's thread pools have 32
-//! threads of which only a few code at a time, but all of them in turn, and 32
-//! compressors of level 12 are 280 MiB. Idle ones are bounded by their size
-//! and freed beyond that at once; the field's reference implementation leaked
-//! gigabytes a day from a pool that the garbage collector was to empty.
+//! One pool serves the process instead of one per thread: nginx's thread pools have 32 threads;
+//! few of them compress at a time, but all of them in turn, and 32 compressors of level 12 are
+//! 280 MiB. Idle compressors are limited by their size and freed beyond it at once; a pool that
+//! the garbage collector empties has leaked gigabytes a day in another implementation.
 
 use std::sync::{Mutex, MutexGuard};
 
 use super::libdeflate::Compressor;
 use crate::lock::locked;
 
-/// What idle compressors may take, in bytes: one of the largest.
+/// Maximum number of bytes of idle compressors: one of the largest.
 const IDLE: usize = 10 << 20;
 
 static POOL: Mutex<Vec<(u8, Compressor)>> = Mutex::new(Vec::new());
 
-/// Runs `code` with a compressor of `level`; `None` when there is no memory
-/// for one, or no such level. A compressor that panicked is not put back.
+/// Runs `code` with a compressor of `level`; `None` if there is no memory for one, or no such
+/// level. A compressor that panicked is not returned to the pool.
 pub(super) fn with_compressor<T>(level: u8, code: impl FnOnce(&mut Compressor) -> T) -> Option<T> {
     let mut compressor = match take(level) {
         Some(compressor) => compressor,
@@ -35,8 +33,8 @@ fn take(level: u8) -> Option<Compressor> {
     Some(pool.remove(at).1)
 }
 
-/// Puts one back, the latest to be taken first; what there is no room for is
-/// returned, to be freed outside the lock.
+/// Returns a compressor to the pool, from which the latest is taken first. The result is the
+/// compressors without room, to be freed outside the lock.
 fn put(level: u8, compressor: Compressor) -> Vec<(u8, Compressor)> {
     let mut pool = lock();
     pool.push((level, compressor));
@@ -56,12 +54,12 @@ fn put(level: u8, compressor: Compressor) -> Vec<(u8, Compressor)> {
     pool.drain(..beyond).collect()
 }
 
-/// A list of whole compressors is never left half-changed.
+/// Locks the pool. A panic never leaves the list half-changed.
 fn lock() -> MutexGuard<'static, Vec<(u8, Compressor)>> {
     locked(&POOL)
 }
 
-/// What libdeflate 1.26 allocates for a compressor, in bytes, rounded up.
+/// Number of bytes that libdeflate 1.26 allocates for a compressor, rounded up.
 fn size(level: u8) -> usize {
     match level {
         0..=1 => 200 << 10,
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_of_a_level_that_is_not() {
+    fn compressor_of_an_unknown_level_is_none() {
         assert!(with_compressor(13, |_| ()).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! A long body into one gzip member, whose plain bytes go as the coded ones come:
-//! together they take little more than the body did.
+//! Compression of a long body to one gzip member, whose plain bytes are released while the
+//! compressed ones are written: together they take little more memory than the body did.
 
 use std::ops::Range;
 
@@ -10,26 +10,26 @@ use super::splice::{trailer, Body, EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
 use crate::memory::give_back;
 
-/// So many plain bytes are coded at once.
+/// Number of plain bytes that are compressed at once.
 const PIECE: usize = 1 << 20;
 
-/// From so many plain bytes it can be told whether all of them are worth it. The last
+/// Number of plain bytes after which it is decided whether the compression is worth it. The last
 /// part may be a hash.
 const ENOUGH: usize = 64 << 10;
 
-/// What an open stream ends with, or the member, at most.
+/// Maximum length of the end of an open stream, or of the member. Bytes.
 const END: usize = 16;
 
-/// Why there is no member.
+/// The reason why there is no member.
 pub(crate) enum Refused {
-    /// It would not be shorter, or there is no memory for it. The plain bytes are
-    /// as they were.
+    /// The member would not be shorter, or there is no memory for it. Contains the plain bytes,
+    /// unchanged.
     Plain(Vec<u8>),
-    /// Memory was refused when some of the plain bytes were gone.
+    /// Memory was refused after some of the plain bytes were released.
     Nothing,
 }
 
-/// A piece of the plain bytes, and its coded form.
+/// A piece of the plain bytes, and its compressed form.
 #[derive(Clone, Default)]
 struct Piece {
     plain: Range<usize>,
@@ -37,12 +37,12 @@ struct Piece {
     crc: u32,
 }
 
-/// Codes what lies in these parts of `plain` at a [level](super::open::open).
+/// Compresses these parts of `plain` at a [level](super::open::open).
 ///
-/// It begins at the end of the memory and gives back what was coded, so that no
-/// more than a piece is there in both forms. Only of the first of them can it be
-/// taken back, so these decide whether the code is shorter than the plain bytes,
-/// unless it may be of `any_length`.
+/// The compression begins at the end of the memory and releases the bytes that were compressed,
+/// so that at most one piece exists in both forms. It can be undone only for the first pieces:
+/// these decide whether the member is shorter than the plain bytes, unless it may be of
+/// `any_length`.
 pub(crate) fn gzip(
     mut plain: Vec<u8>,
     parts: &[Range<usize>],
@@ -87,8 +87,8 @@ pub(crate) fn gzip(
     member(coded, head, &pieces).ok_or(Refused::Nothing)
 }
 
-/// The pieces, in their order, and room for what is made of them: of address space,
-/// of which memory is taken as it is written.
+/// Returns the pieces, in order, and the buffer for their compressed forms. The buffer reserves
+/// address space; memory is used as it is written.
 fn prepared(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, Vec<u8>)> {
     if injected(Fault::FailCompress) {
         return None;
@@ -109,7 +109,7 @@ fn prepared(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, Vec<u8>
     Some((pieces, coded))
 }
 
-/// Puts the coded pieces into a member, in their order.
+/// Assembles a member from the compressed pieces, in order.
 fn member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Body> {
     let mut crc = Crc::new();
     let mut order = Vec::new();
@@ -124,7 +124,7 @@ fn member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Bo
     coded.extend_from_slice(&EMPTY_LAST);
     coded.extend_from_slice(&trailer(&crc));
     order.push(end..coded.len());
-    // what is left of its room was never written
+    // the unused capacity was never written
     Body::of_parts(coded, &order, true)
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_are_one_member() {
+    fn parts_in_any_order_become_one_member() {
         let plain = text(3 * PIECE + 1000);
         let (a, b) = (PIECE + 7, 2 * PIECE + 20);
         let whole = 0..plain.len();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_out_of_a_long_one_goes() {
+    fn memory_of_a_drained_member_is_released() {
         let plain = noise(12 * PIECE);
         let whole = 0..plain.len();
         let Ok(mut body) = gzip(plain.clone(), std::slice::from_ref(&whole), 6, true) else {
@@ -186,7 +186,7 @@ mod tests {
         let mut given = Vec::new();
         body.give_out(|piece| given.extend_from_slice(piece));
         assert!(gunzip(&given).unwrap() == plain);
-        // what it says of itself stays
+        // the reported lengths remain
         assert_eq!(body.length(), given.len() as u64);
         assert_eq!(body.plain_length(), plain.len() as u64);
         let left = body.to_vec().into_iter().filter(|byte| *byte != 0).count();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_part_at_the_end_does_not_decide() {
+    fn short_part_at_the_end_does_not_decide_the_compression() {
         let mut plain = text(2 * PIECE);
         plain.extend(noise(100));
         let parts = [2 * PIECE..plain.len(), 0..PIECE, PIECE..2 * PIECE];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shorter_stays_unless_it_may_be_longer() {
+    fn incompressible_body_is_refused_unless_any_length_is_allowed() {
         let plain = noise(2 * PIECE + 3);
         let whole = 0..plain.len();
         for level in [1, 6] {

@@ -1,11 +1,10 @@
-//! One gzip member of parts that were coded before.
+//! Assembly of one gzip member from parts that were compressed before.
 //!
-//! A member is a header, deflate blocks, and a trailer with the sum and the
-//! length of the plain bytes (RFC 1952, section 2.3). Texts become stored
-//! blocks; open streams stand as they are, between them; the sum is combined.
-//! Nothing is coded and no long stream is copied, so the time does not depend on
-//! their lengths. One member, not several: curl and Python's zlib stop after
-//! the first.
+//! A member is a header, deflate blocks, and a trailer with the checksum and the length of the
+//! plain bytes (RFC 1952, section 2.3). Texts become stored blocks; open streams are inserted
+//! between them unchanged; the checksums are combined. Nothing is compressed and no long stream
+//! is copied, so the time does not depend on their lengths. The result is one member and not
+//! several, because curl and Python's zlib stop after the first.
 
 use std::ops::Range;
 
@@ -17,13 +16,13 @@ use crate::memory::{give_out, LONG};
 /// A part of a member's plain bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// Bytes as they are.
+    /// Bytes that are not compressed.
     Text(&'a [u8]),
-    /// Coded ones.
+    /// Bytes that were compressed before.
     Open(&'a Open),
 }
 
-/// Assembles one gzip member. `None` when memory is refused.
+/// Assembles one gzip member. `None` if memory is refused.
 pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
     let mut member = Member::with_room(0, 0)?;
     for part in parts {
@@ -35,40 +34,39 @@ pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
     member.finish()
 }
 
-/// Most that is copied rather than referred to, in bytes. A slice costs what
-/// copying some KiB does (a batch of ten times 6 KiB takes 7 % less CPU):
-/// counting its owners, and what a host needs for each piece that it sends.
+/// Maximum number of bytes that are copied rather than referenced. A slice costs as much as
+/// copying some KiB (a batch of ten times 6 KiB takes 7 % less CPU): its reference count, and
+/// the host's overhead for each slice that it sends.
 const COPIED: usize = 8 << 10;
 
-/// What is sent, in slices that own what they refer to, so that it outlives
-/// the cache's entry.
+/// A body to send, in slices that own their bytes, so that it outlives the cache entry.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    /// What belongs to no other, all of it in one piece of memory.
+    /// Bytes that belong to this body alone, in one allocation.
     own: Vec<u8>,
-    /// How much of `own` is in `slices`; the rest is the last slice.
+    /// Number of bytes of `own` that are in `slices`; the rest is the last slice.
     sliced: usize,
     slices: Vec<Slice>,
-    /// Bytes in `slices`.
+    /// Number of bytes in `slices`.
     length: u64,
     is_gzip: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Slice {
-    /// Of the body's own bytes.
+    /// A range of the body's own bytes.
     Own(Range<usize>),
     Owned(Vec<u8>),
     Shared(Bytes),
 }
 
 impl Body {
-    /// An empty one, of content coding identity.
+    /// Returns an empty body with the content coding identity.
     pub(crate) fn identity() -> Self {
         Self::default()
     }
 
-    /// What lies in these parts of `own`. `None` when memory is refused.
+    /// Returns the body that consists of these ranges of `own`. `None` if memory is refused.
     pub(crate) fn of_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
         let mut slices = Vec::new();
         slices.try_reserve_exact(parts.len()).ok()?;
@@ -82,28 +80,28 @@ impl Body {
         })
     }
 
-    /// Its exact length in bytes.
+    /// Exact length of the body in bytes.
     pub fn length(&self) -> u64 {
         self.length + (self.own.len() - self.sliced) as u64
     }
 
-    /// Whether its content coding is gzip; identity if not.
+    /// Whether the content coding is gzip; otherwise it is identity.
     pub fn is_gzip(&self) -> bool {
         self.is_gzip
     }
 
-    /// Its length in identity, in bytes.
+    /// Length of the body without its coding, in bytes.
     pub fn plain_length(&self) -> u64 {
         let last = self.slices().filter(|slice| !slice.is_empty()).last();
         match (self.is_gzip(), last) {
-            // what its trailer says, modulo 2^32 (RFC 1952, 2.3.1)
+            // ISIZE of the trailer, modulo 2^32 (RFC 1952, 2.3.1)
             (true, Some([.., a, b, c, d])) => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
             (true, _) => 0,
             (false, _) => self.length(),
         }
     }
 
-    /// Its bytes, in order; no slice is empty.
+    /// Slices of the body, in order; none is empty.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let last = &self.own[self.sliced..];
         self.slices
@@ -116,7 +114,8 @@ impl Body {
             .chain(Some(last).filter(|last| !last.is_empty()))
     }
 
-    /// The same, to somebody who copies them: of a long one the memory goes as they are.
+    /// Passes the slices to a function that copies them: the memory of a long body is released
+    /// while it is drained.
     pub(crate) fn give_out(&mut self, mut to: impl FnMut(&[u8])) {
         if self.own.len() < LONG {
             return self.slices().for_each(to);
@@ -131,15 +130,15 @@ impl Body {
         give_out(&mut self.own[self.sliced..], to);
     }
 
-    /// Its bytes in one piece.
+    /// Returns a contiguous copy of the body.
     ///
     /// # Panics
-    /// When memory is refused: for tests, see [`try_to_vec`](Self::try_to_vec).
+    /// If memory is refused: for tests, see [`try_to_vec`](Self::try_to_vec).
     pub fn to_vec(&self) -> Vec<u8> {
         self.try_to_vec().expect("memory was refused")
     }
 
-    /// Its bytes in one piece. `None` when memory is refused.
+    /// Returns a contiguous copy of the body. `None` if memory is refused.
     pub fn try_to_vec(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let length = usize::try_from(self.length()).ok()?;
@@ -150,17 +149,17 @@ impl Body {
         Some(bytes)
     }
 
-    /// Makes room for so many bytes of its own. `None` when memory is refused.
+    /// Reserves room for `bytes` own bytes. `None` if memory is refused.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Option<()> {
         self.own.try_reserve_exact(bytes).ok()
     }
 
-    /// `None` when memory is refused.
+    /// Appends a copy of `bytes`. `None` if memory is refused.
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> Option<()> {
         extend(&mut self.own, bytes)
     }
 
-    /// `None` when memory is refused.
+    /// Appends `bytes`. `None` if memory is refused.
     pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<()> {
         if bytes.len() <= COPIED {
             self.copy(&bytes)
@@ -169,7 +168,7 @@ impl Body {
         }
     }
 
-    /// `None` when memory is refused.
+    /// Appends shared bytes. `None` if memory is refused.
     pub(crate) fn push_shared(&mut self, bytes: &Bytes) -> Option<()> {
         if bytes.len() <= COPIED {
             self.copy(bytes)
@@ -190,7 +189,7 @@ impl Body {
         Some(())
     }
 
-    /// How much of so many bytes [`push_shared`](Self::push_shared) would copy.
+    /// Number of bytes that [`push_shared`](Self::push_shared) would copy of `length` bytes.
     pub(crate) fn copied(length: usize) -> usize {
         if length <= COPIED {
             length
@@ -200,23 +199,22 @@ impl Body {
     }
 }
 
-/// No name, no time; the system is "unknown".
+/// Header of a member without name and time, whose system is "unknown".
 pub(super) const HEADER: [u8; 10] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
 
-/// The header of a stored block that is not the last one, its length yet to
-/// be written.
+/// Header of a stored block that is not final, before its length is set.
 const STORED: [u8; 5] = [0; 5];
 
-/// The sum and the length.
+/// Length of the trailer, which has the checksum and the length of the plain bytes.
 const TRAILER: usize = 8;
 
-/// Most that a stored block can hold.
+/// Maximum length of a stored block.
 const STORED_MAX: usize = 0xFFFF;
 
-/// An empty last block, of the fixed codes: the shortest there is.
+/// An empty final block with the fixed codes: the shortest one.
 pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
-/// The end of a member of that sum.
+/// Returns the trailer of a member.
 pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
     let mut trailer = [0; TRAILER];
     let (sum, length) = trailer.split_at_mut(4);
@@ -226,19 +224,19 @@ pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
     trailer
 }
 
-/// A member that is being written. `None` of its functions: memory is refused,
-/// and it is of no use any more.
+/// A member that is being written. Its functions return `None` if memory is refused, and the
+/// member must not be used any more then.
 pub(crate) struct Member {
     body: Body,
-    /// Where in the body's own bytes the text is that is being written, behind
-    /// room for a block's header. It is not in the sum yet.
+    /// Start of the unfinished text in the body's own bytes, after the room for a block's
+    /// header. The checksum does not include it yet.
     text: Option<usize>,
     crc: Crc,
 }
 
 impl Member {
-    /// One with room for so many texts, and for so many bytes of them and of
-    /// what is copied.
+    /// Returns a member with room for `texts` texts, and for `bytes` bytes of them and of copied
+    /// streams.
     pub(crate) fn with_room(texts: usize, bytes: usize) -> Option<Self> {
         let frame = HEADER.len() + EMPTY_LAST.len() + TRAILER;
         let mut body = Body {
@@ -254,7 +252,7 @@ impl Member {
         })
     }
 
-    /// Appends to the text, or begins one.
+    /// Appends to the unfinished text, or begins one.
     pub(crate) fn text(&mut self, more: &[u8]) -> Option<()> {
         if more.is_empty() {
             return Some(());
@@ -266,12 +264,12 @@ impl Member {
         self.body.copy(more)
     }
 
-    /// The text that is being written.
+    /// The unfinished text.
     pub(crate) fn written(&self) -> &[u8] {
         self.text.map_or(&[], |text| &self.body.own[text..])
     }
 
-    /// Puts the text that is being written under `open`, its coded form.
+    /// Replaces the unfinished text by `open`, its compressed form.
     pub(crate) fn replace(&mut self, open: &Open) -> Option<()> {
         if let Some(text) = self.text.take() {
             self.body.own.truncate(text - STORED.len());
@@ -295,7 +293,7 @@ impl Member {
         Some(self.body)
     }
 
-    /// Makes stored blocks of the text that is being written, and sums it up.
+    /// Turns the unfinished text into stored blocks, and adds it to the checksum.
     #[inline]
     fn end_text(&mut self, is_final: bool) -> Option<()> {
         let Some(start) = self.text.take() else {
@@ -310,7 +308,7 @@ impl Member {
         Some(())
     }
 
-    /// Makes blocks of a text that is longer than one can be.
+    /// Splits a text that is longer than a block can be.
     #[cold]
     fn split(&mut self, start: usize, is_final: bool) -> Option<()> {
         let own = &mut self.body.own;
@@ -319,7 +317,7 @@ impl Member {
         let more = STORED.len() * last;
         own.try_reserve(more).ok()?;
         own.resize(own.len() + more, 0);
-        // from the last one on: each moves by the headers of those before it
+        // starting at the last block: each moves by the headers of those before it
         for n in (0..=last).rev() {
             let from = start + n * STORED_MAX;
             let to = from + n * STORED.len();

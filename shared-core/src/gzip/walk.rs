@@ -1,28 +1,27 @@
-//! Where the last block of a deflate stream (RFC 1951) begins and ends.
+//! Search for the beginning and the end of the last block of a deflate stream (RFC 1951).
 //!
-//! Decodes symbols and forgets them: what they stand for is not needed, so
-//! nothing is written. What zlib would refuse is refused: the sum of a body
-//! with a wrong stream in it would be the only thing that is right.
+//! The walk decodes symbols without writing their values. It rejects a stream that zlib would
+//! reject: the checksum of a body with a damaged stream in it would be its only correct part.
 //!
-//! Positions are bits from the start of the bytes. Each look is at 57 bits or
-//! more, read afresh: the longest length and distance together take 48.
-//! (A decoder's own bit buffer is ahead of the symbol it has just decoded;
-//! where the last block's end was taken from one, it was sometimes wrong.)
+//! Positions are bits from the start of the bytes. Each look reads at least 57 bits from memory:
+//! the longest length and distance together take 48. (A decoder's own bit buffer is ahead of the
+//! symbol that it has just decoded; the end of the last block that was taken from one was
+//! sometimes wrong.)
 
-/// Bytes that must follow a stream: a look at its last bit reads them.
+/// Number of bytes that must follow a stream: a look at its last bit reads them.
 pub(super) const MARGIN: usize = 8;
 
 /// The last block, in bits from the start of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
-    /// Its first bit, BFINAL.
+    /// The first bit of the block, BFINAL.
     pub(super) header: usize,
-    /// The bit behind its last one.
+    /// The position after the last bit of the block.
     pub(super) end: usize,
 }
 
-/// Walks the stream that is exactly `bytes[start..end]`, with [`MARGIN`] more
-/// behind it. `None` if it is none.
+/// Walks the stream that is exactly `bytes[start..end]`, followed by [`MARGIN`] more bytes.
+/// `None` if it is not a valid stream.
 pub(super) fn last_block(bytes: &[u8], start: usize, end: usize) -> Option<Last> {
     let mut walk = Walk {
         bytes,
@@ -61,12 +60,12 @@ pub(super) fn last_block(bytes: &[u8], start: usize, end: usize) -> Option<Last>
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Plain bytes so far.
+    /// Number of plain bytes so far.
     produced: usize,
 }
 
 impl Walk<'_> {
-    /// The next 57 bits and up to 7 more, the first one lowest.
+    /// Returns the next 57 bits and up to 7 more, the first one lowest.
     #[inline(always)]
     fn look(&self) -> Option<u64> {
         let at = self.at / 8;
@@ -91,7 +90,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Section 3.2.7: the codes of a block, themselves coded.
+    /// Reads the codes of a block, which are themselves encoded (section 3.2.7).
     fn read_codes(&mut self, codes: &mut Codes) -> Option<()> {
         const ORDER: [usize; 19] = [
             16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
@@ -135,12 +134,12 @@ impl Walk<'_> {
             .set(of_distances, &DISTANCES, Completeness::UnlessSingle)
     }
 
-    /// The symbols of a block up to its end.
+    /// Walks the symbols of a block up to its end.
     fn symbols(&mut self, codes: &Codes) -> Option<()> {
         loop {
             let mut word = self.look()?;
             let mut symbol = codes.literals.decode(word)?;
-            // as many times as the longest codes fit into the word
+            // as many literals as the longest codes allow in one word
             for _ in 0..3 {
                 if symbol.kind() != LITERAL {
                     break;
@@ -162,7 +161,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A match, of which `length` comes next.
+    /// Walks a match, whose `length` comes next.
     #[inline(always)]
     fn copy(&mut self, length: Symbol, codes: &Codes) -> Option<()> {
         let word = self.look()? >> length.code_bits();
@@ -181,22 +180,22 @@ impl Walk<'_> {
 
 const END_OF_BLOCK: usize = 256;
 
-/// A symbol, and how many bits it takes: from the lowest bit on 4 of the
-/// code's length, 4 of the number of extra bits, 8 of the kind, 16 of what
-/// the extra bits are added to.
+/// A symbol and the number of its bits: from the lowest bit on 4 bits for the code's length, 4
+/// for the number of extra bits, 8 for the kind, and 16 for the base to which the extra bits are
+/// added.
 #[derive(Clone, Copy)]
 struct Symbol(u32);
 
-/// As many literals as the base says.
+/// Kind of a run of literals, whose number is the base.
 const LITERAL: u32 = 0;
-/// A length or a distance.
+/// Kind of a length or a distance.
 const MATCH: u32 = 1;
 const END: u32 = 2;
-/// Has a code in the fixed codes and must not be used.
+/// Kind of a symbol that has a fixed code and must not be used.
 const RESERVED: u32 = 3;
 
 impl Symbol {
-    /// No code leads here.
+    /// The symbol of an index that is no code.
     const NONE: Self = Self(0);
 
     const fn new(kind: u32, base: usize, extra_bits: usize) -> Self {
@@ -217,7 +216,7 @@ impl Symbol {
         (self.0 >> 4 & 15) as usize
     }
 
-    /// All of its bits.
+    /// Number of all bits of the symbol.
     #[inline(always)]
     fn bits(self) -> usize {
         self.code_bits() + self.extra_bits()
@@ -237,14 +236,14 @@ impl Symbol {
         (self.0 >> 16) as usize
     }
 
-    /// The value of its extra bits, which are next in `word`.
+    /// Returns the value of the extra bits, which are next in `word`.
     #[inline(always)]
     fn extra(self, word: u64) -> usize {
         (word & ((1 << self.extra_bits()) - 1)) as usize
     }
 }
 
-/// Section 3.2.5.
+/// Symbols of literals and lengths (section 3.2.5).
 const LITERALS: [Symbol; 288] = {
     let mut symbols = [Symbol::new(LITERAL, 1, 0); 288];
     symbols[END_OF_BLOCK] = Symbol::new(END, 0, 0);
@@ -273,7 +272,7 @@ const DISTANCES: [Symbol; 32] = {
     symbols
 };
 
-/// The symbols of the code of code lengths: themselves.
+/// Symbols of the code of code lengths, which are their values.
 const PLAIN: [Symbol; 19] = {
     let mut symbols = [Symbol::NONE; 19];
     let mut n = 0;
@@ -284,12 +283,12 @@ const PLAIN: [Symbol; 19] = {
     symbols
 };
 
-/// Whether a code must use all there is to it.
+/// Whether a code must be complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Completeness {
     Always,
-    /// No symbols at all, or one of one bit, may be all there is: a block
-    /// without matches, or with one distance.
+    /// An incomplete code is allowed if it has no symbols, or one of one bit: a block without
+    /// matches, or with one distance.
     UnlessSingle,
 }
 
@@ -297,7 +296,7 @@ enum Completeness {
 struct Codes {
     literals: Code<2048>,
     distances: Code<256>,
-    /// Of the code lengths of the other two.
+    /// The code of the code lengths of the other two.
     lengths: Code<128>,
 }
 
@@ -310,7 +309,7 @@ impl Codes {
         }
     }
 
-    /// Section 3.2.6.
+    /// Sets the fixed codes (section 3.2.6).
     fn set_fixed(&mut self) -> Option<()> {
         let mut lengths = [8; 288];
         lengths[144..256].fill(9);
@@ -322,16 +321,16 @@ impl Codes {
     }
 }
 
-/// The longest code.
+/// Maximum length of a code in bits.
 const MAX_BITS: usize = 15;
 
-/// A Huffman code (section 3.2.2). Codes as long as an index of the table,
-/// or shorter, are looked up; longer ones are rare, and counted out.
+/// A Huffman code (section 3.2.2). Codes as long as an index of the table, or shorter, are
+/// looked up; longer ones are rare, and decoded by counting.
 struct Code<const SIZE: usize> {
     table: [Symbol; SIZE],
     /// Symbols by length and value.
     sorted: [Symbol; 288],
-    /// How many there are of each length.
+    /// Number of codes of each length.
     counts: [u16; MAX_BITS + 1],
 }
 
@@ -346,8 +345,8 @@ impl<const SIZE: usize> Code<SIZE> {
         }
     }
 
-    /// Gives each of `symbols` a code of the length in `lengths`, none if that
-    /// is 0. `None` if there are no such codes.
+    /// Assigns a code of the length in `lengths` to each of `symbols`, none if the length is 0.
+    /// `None` if there are no such codes.
     fn set(
         &mut self,
         lengths: &[u8],
@@ -384,10 +383,10 @@ impl<const SIZE: usize> Code<SIZE> {
         Some(())
     }
 
-    /// Makes one look find all literals whose codes are in an index: the
-    /// bodies at hand have long runs of them, of four or five bits each.
+    /// Joins the literals whose codes fit in an index, so that one look finds them: JSON has
+    /// long runs of literals, with four or five bits each.
     fn join_literals(&mut self) {
-        // downwards: an index shifted right is not larger
+        // downwards: an index that is shifted right is not larger
         for index in (0..SIZE).rev() {
             let mut joined = self.table[index];
             while joined.is_literal() {
@@ -420,7 +419,7 @@ impl<const SIZE: usize> Code<SIZE> {
         }
     }
 
-    /// The symbol whose code is next in `word`.
+    /// Returns the symbol whose code is next in `word`.
     #[inline(always)]
     fn decode(&self, word: u64) -> Option<Symbol> {
         let symbol = self.table[word as usize % SIZE];
@@ -431,7 +430,8 @@ impl<const SIZE: usize> Code<SIZE> {
         }
     }
 
-    /// Codes of one length are consecutive, and shorter ones come first.
+    /// Decodes a long code by counting: codes of one length are consecutive, and shorter ones
+    /// come first.
     #[cold]
     fn count_out(&self, mut word: u64) -> Option<Symbol> {
         let (mut code, mut first, mut passed) = (0usize, 0usize, 0usize);

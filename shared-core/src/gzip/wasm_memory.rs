@@ -1,19 +1,20 @@
-//! Rust's allocator as libdeflate wants one: in a sandbox there is no C
-//! library that had another.
+//! Rust's allocator with the interface that libdeflate needs, because a sandbox has no C library
+//! with another one.
 #![allow(unsafe_code)]
 
 use std::alloc::{alloc, dealloc, Layout};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// In front of each allocation: its length. libdeflate aligns on its own.
+/// Length of the header before each allocation, which contains its length. libdeflate aligns on
+/// its own.
 const HEADER: usize = 16;
 
 fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(HEADER)?, HEADER).ok()
 }
 
-/// As C's `malloc`.
+/// Allocates as C's `malloc`.
 pub(super) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     let Some(layout) = layout(size) else {
         return null_mut();
@@ -29,7 +30,7 @@ pub(super) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     }
 }
 
-/// As C's `free`.
+/// Frees as C's `free`.
 pub(super) unsafe extern "C" fn free(memory: *mut c_void) {
     if memory.is_null() {
         return;

@@ -1,45 +1,46 @@
-//! `Accept` (RFC 9110, section 12.5.1), as far as it tells SSZ from JSON.
+//! `Accept` (RFC 9110, section 12.5.1), as far as it concerns SSZ and JSON.
 
 use super::list::{members, trim};
 use super::weight::{weight, Weight, FULL};
 
-/// What a client says of the two media types of the Beacon API.
+/// The preferences of a client for the two media types of the Beacon API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
     json: Liking,
     ssz: Liking,
-    /// Media ranges that were read.
+    /// Number of media ranges that were read.
     ranges: u16,
 }
 
-/// How a client likes a type, by the most specific range that it is in.
+/// The preference of a client for one type, from the most specific range that matches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Liking {
-    /// 0: no range; 1: `*/*`; 2: `type/*`; 3: the type itself.
+    /// Specificity of the range: 0 without a range, 1 for `*/*`, 2 for `type/*`, 3 for the type
+    /// itself.
     specificity: u8,
     weight: Weight,
-    /// Which of the ranges that is.
+    /// Position of the range in the list.
     place: u16,
 }
 
-/// What such a client is to get.
+/// The format that a client prefers, and whether it accepts the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// SSZ, or JSON where there is none.
+    /// Prefers SSZ, and accepts JSON.
     Ssz,
-    /// SSZ, and never JSON.
+    /// Accepts SSZ only.
     SszOnly,
-    /// JSON, or SSZ where there is none.
+    /// Prefers JSON, and accepts SSZ.
     Json,
-    /// JSON, and never SSZ.
+    /// Accepts JSON only.
     JsonOnly,
-    /// Neither.
+    /// Accepts neither.
     Other,
 }
 
 impl Accept {
-    /// Reads one field line; several lines are one list. A member that does not
-    /// follow the grammar is skipped.
+    /// Reads one header line; several lines are one list. A member that does not follow the
+    /// grammar is skipped.
     pub fn read_line(&mut self, value: &[u8]) {
         for member in members(value) {
             let Some((range, weight)) = weighted(member) else {
@@ -61,7 +62,7 @@ impl Accept {
             };
             for (slot, is_in) in [(&mut self.json, json), (&mut self.ssz, ssz)] {
                 let known = (slot.specificity, slot.weight);
-                // a range that is there twice: the better of the two
+                // of a range that occurs twice the higher weight counts
                 if is_in && (specificity, weight) > known {
                     *slot = liking;
                 }
@@ -69,9 +70,9 @@ impl Accept {
         }
     }
 
-    /// What the client is to get. Who says nothing gets JSON, as the Beacon API
-    /// has it; who likes both alike the one that is named, and of two that are
-    /// the one that is named first.
+    /// Returns the format preference. Without a range it is JSON, as the Beacon API specifies;
+    /// of equal weights a type that is named precedes one that is not, and the first of two
+    /// named ones precedes the other.
     pub fn wish(&self) -> Wish {
         let (json, ssz) = (&self.json, &self.ssz);
         let is_first = ssz.place < json.place;
@@ -88,13 +89,14 @@ impl Accept {
     }
 }
 
-/// A media range without its parameters, and its weight; `None` if it is neither.
+/// Returns a media range without its parameters, and its weight; `None` if the weight is
+/// invalid.
 fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
     let mut parts = member.split(|&byte| byte == b';').map(trim);
     let range = parts.next()?;
     let mut found = FULL;
     for part in parts {
-        // what follows the weight are extensions that nobody has ever had
+        // parameters after the weight are extensions, which are not in use
         if let [b'q' | b'Q', b'=', qvalue @ ..] = part {
             found = weight(qvalue)?;
             break;
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_gets_what_it_asks_for() {
+    fn preferred_format_follows_weights_specificity_and_order() {
         for (line, expected) in [
             // validator clients and checkpoint sync
             (
@@ -138,7 +140,7 @@ mod tests {
             ("text/html,application/xhtml+xml,*/*;q=0.8", Wish::Json),
             ("application/json, text/plain, */*", Wish::Json),
             ("application/json", Wish::JsonOnly),
-            // who likes both alike
+            // equal weights
             ("application/octet-stream, */*", Wish::Ssz),
             ("application/octet-stream, application/json", Wish::Ssz),
             ("application/json, application/octet-stream", Wish::Json),
@@ -152,12 +154,12 @@ mod tests {
                 Wish::Ssz,
             ),
             ("application/octet-stream;q=0.001", Wish::SszOnly),
-            // neither
+            // neither format
             ("image/png", Wish::Other),
             ("text/event-stream", Wish::Other),
             ("*/*;q=0", Wish::Other),
             ("application/octet-stream;q=0", Wish::Other),
-            // what can't be read says nothing
+            // unreadable values are ignored
             ("", Wish::Json),
             ("application/octet-stream;q=2", Wish::Json),
             (
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_are_one_list() {
+    fn header_lines_are_read_as_one_list() {
         let lines = ["application/json;q=0.5", "application/octet-stream"];
         assert_eq!(wish(&lines), Wish::Ssz);
         assert_eq!(
@@ -181,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_named_twice_has_the_better_weight() {
+    fn repeated_type_has_the_higher_weight() {
         let line = "application/octet-stream;q=0.2, application/json;q=0.5, \
                     application/octet-stream;q=0.8";
         assert_eq!(wish(&[line]), Wish::Ssz);
     }
 
     #[test]
-    fn repeated_type_of_one_weight_keeps_its_first_place() {
+    fn repeated_type_of_one_weight_has_its_first_position() {
         for (line, expected) in [
             (
                 "application/json, application/octet-stream, application/json",

@@ -3,7 +3,7 @@
 use super::list::{members, trim};
 use super::weight::{weight, Weight};
 
-/// What a client says of the two codings that sszip can send.
+/// The preferences of a client for the two codings that sszip can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptEncoding {
     gzip: Option<Weight>,
@@ -14,10 +14,10 @@ pub struct AcceptEncoding {
 }
 
 impl AcceptEncoding {
-    /// Reads one field line; several lines are one list.
+    /// Reads one header line; several lines are one list.
     ///
-    /// A member that does not follow the grammar is skipped: a client whose
-    /// wish can't be read gets identity, which it always understands.
+    /// A member that does not follow the grammar is skipped: a client with an unreadable
+    /// preference gets identity, which it always understands.
     pub fn read_line(&mut self, value: &[u8]) {
         self.present = true;
         for member in members(value) {
@@ -36,39 +36,38 @@ impl AcceptEncoding {
                     self.others |= weight > 0 && !coding.eq_ignore_ascii_case(b"zstd");
                     continue;
                 };
-            // A coding named twice: the better of the two.
+            // of a coding that occurs twice the higher weight counts
             *slot = Some(slot.map_or(weight, |known| known.max(weight)));
         }
     }
 
-    /// Whether gzip may be sent and is liked at least as well as identity.
+    /// Whether gzip is accepted and preferred at least as much as identity.
     ///
-    /// Without the field any coding is allowed by the RFC, but clients that
-    /// don't send it are those that can't decode: they get identity.
+    /// Without the header the RFC allows any coding, but clients without it are mostly unable to
+    /// decompress: they get identity.
     pub fn prefers_gzip(&self) -> bool {
         let gzip = self.gzip.or(self.any).unwrap_or(0);
         let identity = self.identity.or(self.any).unwrap_or(0);
         self.present && gzip > 0 && gzip >= identity
     }
 
-    /// Whether a gzip-coded body may be sent, preferred or not.
+    /// Whether a gzip body is accepted, preferred or not.
     pub fn allows_gzip(&self) -> bool {
         self.present && self.gzip.or(self.any).unwrap_or(0) > 0
     }
 
-    /// Whether a body may be sent in a coding that sszip does not undo.
+    /// Whether a body in a coding that sszip does not decompress is accepted.
     pub fn allows_others(&self) -> bool {
         self.others || self.any.is_some_and(|any| any > 0)
     }
 
-    /// Whether identity was ruled out (`identity;q=0`, or `*;q=0` with
-    /// identity unnamed).
+    /// Whether identity is refused (`identity;q=0`, or `*;q=0` without `identity`).
     pub fn refuses_identity(&self) -> bool {
         self.identity.or(self.any) == Some(0)
     }
 }
 
-/// `coding [ OWS ";" OWS "q=" qvalue ]`, or `None` if it is anything else.
+/// Parses `coding [ OWS ";" OWS "q=" qvalue ]`; `None` if the member is anything else.
 fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
     let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
         return Some((member, 1000));
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_chosen_where_the_rfc_says_so() {
+    fn gzip_is_preferred_if_it_is_accepted_at_least_as_much_as_identity() {
         for line in [
             "gzip",
             "GZIP",
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_chosen_where_the_rfc_says_so() {
+    fn identity_is_preferred_if_gzip_is_absent_refused_or_invalid() {
         for line in [
             "",
             "identity",
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn other_codings_are_those_that_are_not_undone() {
+    fn other_codings_are_allowed_unless_only_decompressed_ones_are_accepted() {
         for line in ["br", "gzip, deflate", "*", "gzip;q=0, *;q=0.1", "zstd, dcb"] {
             assert!(read(&[line]).allows_others(), "{line}");
         }
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_refused_only_by_a_zero() {
+    fn identity_is_refused_by_a_zero_weight_only() {
         assert!(read(&["gzip, identity;q=0"]).refuses_identity());
         assert!(read(&["gzip, *;q=0"]).refuses_identity());
         assert!(!read(&["gzip, identity;q=0.1, *;q=0"]).refuses_identity());
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_less_liked_gzip_is_still_allowed() {
+    fn gzip_of_lower_weight_is_still_allowed() {
         let accept = read(&["identity, gzip;q=0.5"]);
         assert!(accept.allows_gzip() && !accept.prefers_gzip());
         assert!(!read(&[]).allows_gzip());

@@ -1,9 +1,9 @@
-//! The one `Cache-Control` directive that forbids coding.
+//! The `Cache-Control` directive that forbids transformations.
 
 use super::list::members;
 
-/// Whether a `Cache-Control` value holds `no-transform` (RFC 9111, sections
-/// 5.2.1.6 and 5.2.2.6). An argument to it is ignored.
+/// Whether a `Cache-Control` value contains `no-transform` (RFC 9111, sections 5.2.1.6 and
+/// 5.2.2.6). An argument of the directive is ignored.
 pub fn has_no_transform(value: &[u8]) -> bool {
     members(value).any(|member| {
         let name = member.split(|&byte| byte == b'=').next().unwrap_or(member);
@@ -16,14 +16,14 @@ mod tests {
     use super::has_no_transform;
 
     #[test]
-    fn found_among_others_and_in_any_case() {
+    fn no_transform_is_found_among_others_in_any_case() {
         assert!(has_no_transform(b"no-transform"));
         assert!(has_no_transform(b"max-age=60, No-Transform"));
         assert!(has_no_transform(b"no-transform=1"));
     }
 
     #[test]
-    fn not_found_inside_other_words() {
+    fn no_transform_is_not_found_inside_other_words() {
         assert!(!has_no_transform(b"x-no-transform, no-transforms"));
         assert!(!has_no_transform(b"private=\"no-transform, x\""));
         assert!(!has_no_transform(b""));

@@ -1,8 +1,7 @@
 //! Entity tags (RFC 9110, section 8.8.3).
 
-/// The weak form of a strong entity tag: a coded body is not byte-identical
-/// to the one the tag was made for. `None` if there is nothing to do: the tag
-/// is weak already, or no entity tag at all.
+/// Returns the weak form of a strong entity tag, because a compressed body is not byte-identical
+/// to the tagged one. `None` if the tag is weak already, or is no entity tag.
 pub fn weakened(value: &[u8]) -> Option<Vec<u8>> {
     match value {
         [b'"', .., b'"'] => Some([b"W/", value].concat()),
@@ -15,7 +14,7 @@ mod tests {
     use super::weakened;
 
     #[test]
-    fn only_strong_tags_change() {
+    fn strong_tags_are_weakened_and_other_values_are_unchanged() {
         assert_eq!(weakened(b"\"a\"").as_deref(), Some(&b"W/\"a\""[..]));
         assert_eq!(weakened(b"\"\"").as_deref(), Some(&b"W/\"\""[..]));
         for value in [&b"W/\"a\""[..], b"a", b"\"", b""] {

@@ -1,13 +1,12 @@
-//! Comma-separated field values (RFC 9110, section 5.6.1).
+//! Comma-separated header values (RFC 9110, section 5.6.1).
 
-/// The members of a list, trimmed of optional white space; empty members are
-/// skipped, as 5.6.1.2 asks of recipients. Commas in quoted strings do not
-/// separate.
+/// Returns the members of a list, without optional white space around them; empty members are
+/// skipped, as 5.6.1.2 requires of recipients. Commas in quoted strings do not separate.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     unquoted_split(value, b',').filter(|member| !member.is_empty())
 }
 
-/// The parts of a value between `separator`s that are in no quoted string, trimmed.
+/// Returns the parts of a value between `separator`s outside of quoted strings, trimmed.
 pub fn unquoted_split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     Members {
         rest: Some(value),
@@ -48,7 +47,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// `value` without optional white space (space, tab) around it.
+/// Returns `value` without optional white space (space, tab) around it.
 pub fn trim(value: &[u8]) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().position(|byte| !blank(byte));
@@ -70,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn white_space_and_empty_members_go() {
+    fn white_space_and_empty_members_are_removed() {
         assert_eq!(split(" a ,, b\t, "), ["a", "b"]);
         assert_eq!(split(""), Vec::<String>::new());
         assert_eq!(split(" , ,"), Vec::<String>::new());
     }
 
     #[test]
-    fn a_quoted_comma_does_not_separate() {
+    fn quoted_comma_does_not_separate() {
         assert_eq!(
             split(r#"a="x,y\",z", no-transform"#),
             [r#"a="x,y\",z""#, "no-transform"]
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclosed_quote_takes_the_rest() {
+    fn unclosed_quote_extends_to_the_end() {
         assert_eq!(split(r#"a="b, c"#), [r#"a="b, c"#]);
     }
 }

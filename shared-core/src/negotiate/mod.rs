@@ -1,7 +1,7 @@
-//! What the two sides of an exchange may be sent, by RFC 9110.
+//! Content negotiation between the two sides of an exchange (RFC 9110).
 //!
-//! Pure functions over field values. Nothing here fails: what can't be
-//! understood is read in the way that changes least.
+//! Pure functions over header values. They do not fail: a value that can't be understood is read
+//! in the way that changes least.
 
 pub mod accept;
 pub mod accept_encoding;

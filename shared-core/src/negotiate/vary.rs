@@ -2,8 +2,7 @@
 
 use super::list::trim;
 
-/// Whether `name` is among the members of the given field lines. `*` counts
-/// as every name.
+/// Whether `name` is among the members of the header lines. `*` matches every name.
 pub fn covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
     let mut lines = lines;
     lines.any(|line| {
@@ -11,7 +10,7 @@ pub fn covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
     })
 }
 
-/// One line with the members of `lines` and `name`, which is not among them.
+/// Returns one line with the members of `lines` and `name`, which is not among them.
 pub fn with<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
     let mut value = joined(lines, |_| true);
     if !value.is_empty() {
@@ -21,15 +20,15 @@ pub fn with<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
     value
 }
 
-/// One line with the members of `lines` but `name`; empty if none is left.
+/// Returns one line with the members of `lines` except `name`; empty if none is left.
 pub fn without<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
     joined(lines, |member| {
         !member.eq_ignore_ascii_case(name.as_bytes())
     })
 }
 
-/// Members are tokens: unlike elsewhere a quote means nothing, and one that is
-/// never closed must not swallow what follows.
+/// Returns the members of a line, which are tokens: a quote has no meaning here, and an unclosed
+/// one must not hide the members after it.
 fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',')
         .map(trim)
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_in_any_case_line_and_place() {
+    fn name_is_found_in_any_case_line_and_position() {
         let name = "Accept-Encoding";
         assert!(covers(lines(&["Origin, ACCEPT-encoding"]), name));
         assert!(covers(lines(&["Origin", "Accept-Encoding"]), name));
@@ -65,9 +64,9 @@ mod tests {
         assert!(!covers(lines(&[]), name));
     }
 
-    /// Found by fuzzing: the name was added again at each hop.
+    /// Regression test: the name was added again at each hop.
     #[test]
-    fn an_open_quote_does_not_hide_a_name() {
+    fn unclosed_quote_does_not_hide_a_name() {
         let value = with(lines(&["\"x"]), "X");
         assert_eq!(value, b"\"x, X");
         assert!(covers([&value[..]].into_iter(), "X"));
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_merged_into_one() {
+    fn header_lines_are_merged_into_one() {
         assert_eq!(
             with(lines(&["Origin", " Accept ,"]), "X"),
             b"Origin, Accept, X"

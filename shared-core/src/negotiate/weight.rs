@@ -1,12 +1,12 @@
-//! Weights of what a client accepts (RFC 9110, section 12.4.2).
+//! Weights of content negotiation (RFC 9110, section 12.4.2).
 
-/// In thousandths, 0 to 1000.
+/// A weight in thousandths, 0 to 1000.
 pub(super) type Weight = u16;
 
-/// The weight of what has none.
+/// Weight of a member without a `q` parameter.
 pub(super) const FULL: Weight = 1000;
 
-/// `0[.ddd]` or `1[.000]` in thousandths.
+/// Parses `0[.ddd]` or `1[.000]`. Returns thousandths.
 pub(super) fn weight(qvalue: &[u8]) -> Option<Weight> {
     let (whole, fraction) = match qvalue {
         [whole] => (whole, &[][..]),

@@ -1,4 +1,4 @@
-//! ISA-L's igzip, opened at run time: `igzip_lib.h` of ISA-L 2.
+//! Streaming compression with ISA-L's igzip, opened at run time: `igzip_lib.h` of ISA-L 2.
 #![allow(unsafe_code)]
 
 use std::alloc::{alloc, dealloc, Layout};
@@ -10,24 +10,24 @@ use crate::gzip::isal::{self, Functions, PublicState, COMP_OK};
 
 use super::{Encoder, Flush, Level, Progress, StreamError};
 
-/// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; callers allocate
-/// it, so it can't grow within a soname. Rounded up to a cache line.
+/// Size in bytes of `struct isal_zstream`, rounded up to a cache line: it is 82,384 in 2.30 and
+/// 2.31. Callers allocate it, so it can't grow within a soname.
 const STREAM_SIZE: usize = 82_432;
 
-/// What has to be zero of it: the public fields and those of the state that
-/// come before its arrays, less than this. The arrays are igzip's to fill. One,
-/// 16 KiB, is for level 0 only: zeroes would make it resident in each stream.
+/// Number of bytes of the stream that must be zero: the public fields and the fields of the
+/// state before its arrays, fewer than this. igzip fills the arrays. One array of 16 KiB is for
+/// level 0 only: zeroes would make it resident in each stream.
 const ZEROED: usize = 1 << 10;
 
 const NO_FLUSH: u16 = 0;
 const SYNC_FLUSH: u16 = 1;
 const IGZIP_GZIP: u16 = 1;
 
-/// `ISAL_DEF_LVL1_MIN`, `ISAL_DEF_LVL2_MIN`, `ISAL_DEF_LVL3_MIN`, in bytes:
-/// hash tables and room for 1,024 tokens.
+/// Sizes in bytes of the level buffers, `ISAL_DEF_LVL1_MIN`, `ISAL_DEF_LVL2_MIN`,
+/// `ISAL_DEF_LVL3_MIN`: hash tables and room for 1,024 tokens.
 const LEVEL_BUFFERS: [usize; 3] = [24 << 10, 72 << 10, 88 << 10];
 
-/// `None` without the library.
+/// Returns the functions of the library; `None` if it is not installed.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
@@ -40,7 +40,7 @@ pub(super) fn is_available() -> bool {
     functions().is_some()
 }
 
-/// What an encoder takes, in bytes.
+/// Returns the memory of an encoder in bytes.
 pub(super) fn size(level: Level) -> usize {
     let level = usize::from(level).clamp(1, LEVEL_BUFFERS.len());
     STREAM_SIZE + LEVEL_BUFFERS[level - 1]
@@ -58,7 +58,7 @@ pub(super) struct Igzip {
 unsafe impl Send for Igzip {}
 
 impl Igzip {
-    /// `None` without the library or the memory.
+    /// Returns an encoder; `None` without the library or the memory.
     pub(super) fn new(level: Level) -> Option<Self> {
         let functions = functions()?;
         let size = size(level);
@@ -92,16 +92,15 @@ impl Encoder for Igzip {
         flush: Flush,
         output: &mut [u8],
     ) -> Result<Progress, StreamError> {
-        // lengths are 32 bits wide; the rest is for another call
+        // lengths have 32 bits; the rest is passed by the next call
         let input_given = &input[..input.len().min(1 << 30)];
         let output = {
             let most = output.len().min(1 << 30);
             &mut output[..most]
         };
         let all_given = input_given.len() == input.len();
-        // SAFETY: the stream is ours and initialised; both buffers are passed
-        // with their own lengths and not kept: what igzip needs of the input
-        // it copies.
+        // SAFETY: the stream is ours and initialised; both buffers are passed with their own
+        // lengths and not kept: igzip copies the input that it needs.
         let (result, state) = unsafe {
             let state = &mut *self.stream.as_ptr();
             state.next_in = input_given.as_ptr();
@@ -123,7 +122,7 @@ impl Encoder for Igzip {
         Ok(Progress {
             consumed: input_given.len() - left,
             written: output.len() - room,
-            // it stops only for want of input or of room
+            // it stops only if the input or the room is used up
             complete: all_given && left == 0 && room > 0,
         })
     }

@@ -1,47 +1,47 @@
-//! gzip (RFC 1952) piece by piece, for bodies whose end nobody knows yet.
+//! Streaming gzip compression (RFC 1952), for bodies of unknown length.
 //!
-//! Two coders behind one trait: ISA-L's igzip, where `libisal.so.2` is found
-//! at run time, and zlib-rs elsewhere. Each takes input and output buffers of
-//! any size, so the caller's buffers are the only bound that is needed, and
-//! each can be flushed, so that a client sees what the node has flushed.
+//! Two libraries implement one trait: ISA-L's igzip, if `libisal.so.2` is found at run time, and
+//! zlib-rs otherwise. Both take input and output buffers of any size, so the caller's buffers
+//! are the only limit that is needed, and both can be flushed, so that a client receives the
+//! bytes that the upstream has flushed.
 
 #[cfg(not(target_family = "wasm"))]
 mod igzip;
 mod zlib;
 
-/// How far an encoder is to bring what it was given.
+/// How much of its input an encoder must emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// It may keep some, to code it better with what follows.
+    /// The encoder may hold input back to compress it better with the input that follows.
     None,
-    /// To the client: all that was given can be decoded from what is written.
+    /// All input can be decompressed from the output that was written.
     Sync,
-    /// To the end: the trailer is written.
+    /// The member is complete, and its trailer is written.
     Finish,
 }
 
-/// What a step of an encoder did.
+/// The result of one step of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of input that were taken.
+    /// Bytes of input that were consumed.
     pub consumed: usize,
     /// Bytes of output that were written.
     pub written: usize,
-    /// All input was taken, and flushed as asked. If not, there was no room:
-    /// call again with what is left and the same flush.
+    /// Whether all input was consumed, and flushed as requested. If not, the output was full:
+    /// call again with the rest and the same flush.
     pub complete: bool,
 }
 
-/// The encoder broke. Nothing more can be got from it.
+/// The error of an encoder, which can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamError;
 
 /// An encoder of one gzip member.
 pub trait Encoder: Send + std::fmt::Debug {
-    /// Codes from `input` into `output`.
+    /// Compresses `input` into `output`.
     ///
     /// # Errors
-    /// [`StreamError`] if the library reports one; the stream must be cut.
+    /// [`StreamError`] if the library reports one; the stream must be aborted.
     fn encode(
         &mut self,
         input: &[u8],
@@ -50,21 +50,21 @@ pub trait Encoder: Send + std::fmt::Debug {
     ) -> Result<Progress, StreamError>;
 }
 
-/// How hard a stream is compressed: 1 (fastest) to 3.
+/// Level of a stream: 1 (fastest) to 3.
 pub type Level = u8;
 
-/// A library that makes streams.
+/// A library for streaming compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coder {
     /// ISA-L's igzip, opened at run time.
     #[cfg(not(target_family = "wasm"))]
     Igzip,
-    /// zlib-rs, always there.
+    /// zlib-rs, which every target has.
     ZlibRs,
 }
 
 impl Coder {
-    /// The fastest that this machine has.
+    /// Returns the fastest library of this machine.
     pub fn fastest() -> Self {
         #[cfg(not(target_family = "wasm"))]
         if igzip::is_available() {
@@ -73,7 +73,7 @@ impl Coder {
         Coder::ZlibRs
     }
 
-    /// What an encoder takes, in bytes, for all of its life.
+    /// Memory of an encoder in bytes, for its whole life.
     pub fn size(self, level: Level) -> usize {
         match self {
             #[cfg(not(target_family = "wasm"))]
@@ -82,7 +82,7 @@ impl Coder {
         }
     }
 
-    /// A new encoder. `None` when memory is refused, or without the library.
+    /// Returns a new encoder. `None` if memory is refused, or without the library.
     pub fn encoder(self, level: Level) -> Option<Box<dyn Encoder>> {
         match self {
             #[cfg(not(target_family = "wasm"))]
@@ -92,12 +92,12 @@ impl Coder {
     }
 }
 
-/// What an encoder of the fastest coder takes, in bytes.
+/// Memory in bytes of an encoder of the fastest library.
 pub fn size(level: Level) -> usize {
     Coder::fastest().size(level)
 }
 
-/// A new encoder of the fastest coder. `None` when memory is refused.
+/// Returns a new encoder of the fastest library. `None` if memory is refused.
 pub fn encoder(level: Level) -> Option<Box<dyn Encoder>> {
     Coder::fastest().encoder(level)
 }
@@ -122,7 +122,7 @@ mod tests {
             .collect()
     }
 
-    /// Codes `pieces` with output buffers of `room` bytes.
+    /// Compresses `pieces` with output buffers of `room` bytes.
     fn encode(encoder: &mut dyn Encoder, pieces: &[&[u8]], flush: Flush, room: usize) -> Vec<u8> {
         let mut coded = Vec::new();
         for (n, piece) in pieces.iter().enumerate() {
@@ -147,7 +147,7 @@ mod tests {
         coded
     }
 
-    /// All that can be decoded from what there is of a member.
+    /// Decompresses as much as possible of an incomplete member.
     fn decoded(coded: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         let mut buffer = [0; 1024];
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn any_pieces_and_any_room_make_one_member() {
+    fn pieces_of_any_size_become_one_member_with_any_room() {
         let body = body(300_000);
         for room in [16, 100, 4096, 1 << 20] {
             for size in [1000, 16_384, 300_000] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_can_be_decoded() {
+    fn flushed_input_can_be_decompressed() {
         let body = body(40_000);
         for mut encoder in encoders() {
             let mut coded = Vec::new();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_body_is_a_member_too() {
+    fn empty_body_becomes_a_member() {
         for mut encoder in encoders() {
             let coded = encode(&mut *encoder, &[b""], Flush::None, 100);
             assert!(coded.len() >= 18 && decoded(&coded).is_empty());

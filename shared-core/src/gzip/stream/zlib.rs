@@ -1,4 +1,4 @@
-//! zlib-rs: the coder that every target has.
+//! Streaming compression with zlib-rs, which every target has.
 
 use std::fmt;
 use std::hint::black_box;
@@ -7,21 +7,22 @@ use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
 use super::{Encoder, Flush, Level, Progress, StreamError};
 
-/// zlib's levels for ours: level 1 of zlib-rs makes hex half as large again.
+/// zlib's levels for the levels of a stream: level 1 of zlib-rs makes hexadecimal digits half as
+/// large again.
 const LEVELS: [i32; 3] = [2, 4, 6];
 
-/// 8 KiB of history and blocks of 2,048 symbols: 177 KiB instead of 371, for a
-/// tenth of size (docs/decisions/009). 128 KiB are a hash table of fixed size.
+/// Window and memory level: 8 KiB of history and blocks of 2,048 symbols take 177 KiB instead of
+/// 371, for a tenth of size (docs/decisions/009). 128 KiB are a hash table of fixed size.
 const WINDOW_BITS: i32 = 13;
 const MEM_LEVEL: i32 = 5;
 
-/// Added to the window's bits it asks for a gzip member.
+/// Value that is added to the window's bits to request a gzip member.
 const GZIP: i32 = 16;
 
-/// Measured, with zlib-rs 0.6.
+/// Memory of an encoder in bytes, measured with zlib-rs 0.6.
 const SIZE: usize = 178 << 10;
 
-/// What an encoder takes, in bytes.
+/// Returns the memory of an encoder in bytes.
 pub(super) fn size(_level: Level) -> usize {
     SIZE
 }
@@ -29,9 +30,9 @@ pub(super) fn size(_level: Level) -> usize {
 pub(super) struct Zlib(Deflate);
 
 impl Zlib {
-    /// `None` when memory is refused.
+    /// Returns an encoder; `None` if memory is refused.
     pub(super) fn new(level: Level) -> Option<Self> {
-        // zlib-rs would panic: ask for as much first
+        // zlib-rs would panic: allocate as much first
         let mut room = Vec::<u8>::new();
         black_box(&mut room).try_reserve_exact(SIZE).ok()?;
         drop(black_box(room));
