@@ -1,49 +1,49 @@
-//! Failures on demand, for tests of hosts: what a host must survive can't be
-//! provoked from outside (a panic, an allocation that fails).
+//! Fault injection for tests of hosts: failures that can't be provoked from outside (a panic, an
+//! allocation that fails).
 //!
-//! Compiled to nothing unless the feature `faults` is on. With it, the
-//! environment variable `SSZIP_FAULT` names the fault of the process.
+//! Compiled to nothing unless the feature `faults` is enabled. With it, the environment variable
+//! `SSZIP_FAULT` names the fault of the process.
 
-/// Places where a test build can fail.
+/// Failures that a test build can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Panic while a response head is judged.
+    /// Panic while a response head is evaluated.
     PanicHead,
-    /// Panic while a piece of a body is collected.
+    /// Panic while a piece of a body is buffered.
     PanicBody,
-    /// Panic in the coder.
+    /// Panic during the compression.
     PanicCompress,
     /// Panic in the encoder of a stream.
     PanicStream,
-    /// The coder reports a failure.
+    /// Failure of the compression.
     FailCompress,
-    /// Memory for a held body or an encoder is refused.
+    /// Refusal of memory for a buffered body or an encoder.
     FailAlloc,
-    /// Die when a lasting write is in memory, before it is flushed.
+    /// Abort when a durable write is in memory, before it is flushed.
     #[cfg(feature = "store")]
     DieUnflushed,
-    /// Die after a lasting write, before the marker file counts it.
+    /// Abort after a durable write, before the marker file counts it.
     #[cfg(feature = "store")]
     DieWritten,
-    /// Die when a new database is made, before its marker file is.
+    /// Abort when a new database was created, before its marker file.
     #[cfg(feature = "store")]
     DieMade,
-    /// Die when RocksDB is about to open.
+    /// Abort before RocksDB opens the database.
     #[cfg(feature = "store")]
     DieOpening,
-    /// The first flush of the store fails.
+    /// Failure of the store's first flush.
     #[cfg(feature = "store")]
     FailFlush,
 }
 
-/// Whether `fault` is to happen in this process.
+/// Whether `fault` is injected in this process.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
 pub(crate) fn injected(_fault: Fault) -> bool {
     false
 }
 
-/// Whether `fault` is to happen in this process.
+/// Whether `fault` is injected in this process.
 #[cfg(feature = "faults")]
 pub(crate) fn injected(fault: Fault) -> bool {
     use std::sync::OnceLock;
@@ -80,7 +80,7 @@ pub(crate) fn panic_if(fault: Fault) {
     }
 }
 
-/// Ends the process on the spot if `fault` is injected, as `kill -9` would.
+/// Aborts the process if `fault` is injected, as `kill -9` would.
 #[cfg(feature = "store")]
 #[inline(always)]
 pub(crate) fn die_if(fault: Fault) {
@@ -89,7 +89,7 @@ pub(crate) fn die_if(fault: Fault) {
     }
 }
 
-/// Whether `fault` is to happen, the first time that this is asked.
+/// Whether `fault` is injected; `true` for the first call only.
 #[cfg(feature = "store")]
 #[inline(always)]
 pub(crate) fn injected_once(fault: Fault) -> bool {

@@ -1,10 +1,10 @@
-//! Times that the cache keeps and no directive sets.
+//! Times of the cache that no directive sets.
 //!
-//! They are constants. With the feature `faults` the environment variable `SSZIP_TIMES`
-//! replaces some of them (`SSZIP_TIMES="confirmation_delay=300ms link_silence=30s"`), so
-//! that a test neither waits for a long time nor fails on a busy machine because of a short
-//! one. A process whose `SSZIP_TIMES` has a mistake ends at once. WebAssembly has no
-//! environment: its times are the constants.
+//! They are constants. With the feature `faults` the environment variable `SSZIP_TIMES` replaces
+//! some of them (`SSZIP_TIMES="confirmation_delay=300ms link_silence=30s"`), so that a test
+//! neither waits for a long time nor fails on a busy machine because of a short one. A process
+//! whose `SSZIP_TIMES` has a mistake terminates at once. WebAssembly has no environment: its
+//! times are the constants.
 
 /// Declares one function for each time, with its value in milliseconds.
 macro_rules! times {
@@ -30,28 +30,28 @@ macro_rules! times {
 }
 
 times! {
-    /// How much later a node has to repeat an answer for it to be stored as final: longer
-    /// than nodes that follow one chain are apart.
+    /// Pause after which a node must repeat a response for it to be stored as final: longer than
+    /// the lag between nodes of one chain.
     confirmation_delay = 10_000;
 
-    /// A connection to the owner on which nothing comes for so long is closed: the owner
-    /// sends an event four times a second, and answers each request.
+    /// Time without data after which a connection to the owner is closed: the owner sends an
+    /// event four times a second, and responds to each request.
     link_silence = 1_500;
 
-    /// The default of `cache_lookup_timeout`.
+    /// Default of `cache_lookup_timeout`.
     lookup_timeout = 20;
 
-    /// An outage of the owner that is shorter is not reported: an owner that starts, or is
-    /// replaced, is not worth a line in a log.
+    /// Duration of an owner's outage up to which it is not reported: the start or the
+    /// replacement of an owner is not worth a log line.
     owner_outage_grace = 3_000;
 
-    /// For how long a process may send what it has in memory without an event of the owner.
+    /// Time for which a process may send entries from its memory without an event of the owner.
     memory_lease = 1_000;
 
-    /// For how long a new owner waits for the [`memory_lease`]s of the one before it.
+    /// Time for which a new owner waits for the [`memory_lease`]s of its predecessor.
     predecessor_lease = 1_000;
 
-    /// How often the owner renews a process's [`memory_lease`].
+    /// Interval at which the owner renews a process's [`memory_lease`].
     memory_lease_renewal = 250;
 }
 
@@ -62,14 +62,14 @@ mod replaced {
 
     use super::NAMES;
 
-    /// The time that `SSZIP_TIMES` sets for `name`.
+    /// Returns the time that `SSZIP_TIMES` sets for `name`.
     pub(super) fn time(name: &str) -> Option<u64> {
         static TIMES: OnceLock<Vec<(String, u64)>> = OnceLock::new();
         let times = TIMES.get_or_init(|| {
             let text = std::env::var("SSZIP_TIMES").unwrap_or_default();
             parse(&text).unwrap_or_else(|error| {
                 let _ = writeln!(std::io::stderr(), "SSZIP_TIMES=\"{text}\": {error}");
-                // no panic: a host would survive it
+                // no panic, because a host would survive it
                 std::process::abort()
             })
         });
@@ -104,7 +104,7 @@ mod replaced {
         use super::parse;
 
         #[test]
-        fn times_are_read_with_their_units_and_mistakes_are_errors() {
+        fn times_are_parsed_with_units_and_mistakes_are_errors() {
             let times = parse("confirmation_delay=300ms  link_silence=30s").unwrap();
             let expected = [("confirmation_delay", 300), ("link_silence", 30_000)];
             assert_eq!(times, expected.map(|(name, time)| (name.to_owned(), time)));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn decompression_allocates_only_what_the_caller_allows() {
+    fn decompression_allocates_no_more_than_the_caller_allows() {
         for is_sized in [true, false] {
             let coded = code(&vec![0; 100_000], is_sized);
             let mut asked = Vec::new();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn decompression_allocates_only_what_the_caller_allows() {
+    fn decompression_allocates_no_more_than_the_caller_allows() {
         // the trailer of the last member declares next to nothing about the first
         let coded = [gzip(&vec![0; 100_000]), gzip(b"x")].concat();
         let mut asked = Vec::new();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_allocates_only_what_the_caller_allows() {
+    fn beginning_allocates_no_more_than_the_caller_allows() {
         let coded = gzip(&vec![0; 100_000]);
         let coded = &coded[..coded.len() - 1];
         let mut asked = Vec::new();

@@ -1,5 +1,4 @@
-//! Media types (RFC 9110, section 8.3.1) and the sets of them that operators
-//! configure.
+//! Media types (RFC 9110, section 8.3.1) and the sets that operators configure.
 
 use super::list::{trim, unquoted_split};
 
@@ -10,8 +9,9 @@ pub fn is_json(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/json")
 }
 
-/// Whether a `Content-Type` value names JSON by any of the names that servers have for it:
-/// `application/json`, `text/json`, or a suffix `+json` (RFC 6839), but of a problem's.
+/// Whether a `Content-Type` value names JSON by any of the names that servers use:
+/// `application/json`, `text/json`, or a suffix `+json` (RFC 6839), except
+/// `application/problem+json`.
 pub fn names_json(content_type: &[u8]) -> bool {
     const SUFFIX: &[u8] = b"+json";
     let essence = essence(content_type);
@@ -21,7 +21,7 @@ pub fn names_json(content_type: &[u8]) -> bool {
         || essence[start..].eq_ignore_ascii_case(SUFFIX) && !is_problem(essence)
 }
 
-/// Whether a `Content-Type` value names text, which SSZ is not.
+/// Whether a `Content-Type` value names text, and therefore not SSZ.
 pub fn is_text(content_type: &[u8]) -> bool {
     const TEXT: &[u8] = b"text/";
     let start = essence(content_type).get(..TEXT.len());
@@ -43,8 +43,8 @@ pub fn is_form(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
-/// The values of all `charset` parameters of a `Content-Type` value, without quotes; of
-/// `charset*` (RFC 8187), too, as they stand.
+/// Returns the values of all `charset` parameters of a `Content-Type` value, without quotes;
+/// values of `charset*` (RFC 8187) are returned as written.
 pub fn charsets(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parameters = unquoted_split(content_type, b';').skip(1);
     parameters.filter_map(|parameter| {
@@ -57,7 +57,7 @@ pub fn charsets(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
         let rest = trim(&parameter[NAME.len()..]);
         let value = match rest {
             [b'=', value @ ..] => trim(value),
-            // what it means is anybody's guess
+            // the meaning is unknown
             other => other,
         };
         Some(match value {
@@ -77,14 +77,14 @@ enum Pattern {
     Any,
     /// `type/subtype`, lower case
     Exact(Box<[u8]>),
-    /// `type/*`: holds `type/`
+    /// `type/*`: contains `type/`
     Range(Box<[u8]>),
-    /// `+suffix` (RFC 6839): holds `+suffix`
+    /// `+suffix` (RFC 6839): contains `+suffix`
     Suffix(Box<[u8]>),
 }
 
 impl Default for MediaTypes {
-    /// What nodes answer in, apart from binary SSZ.
+    /// Returns the types of nodes' responses, apart from binary SSZ.
     fn default() -> Self {
         Self(vec![
             Pattern::Exact((*b"application/json").into()),
@@ -96,8 +96,8 @@ impl Default for MediaTypes {
 }
 
 impl MediaTypes {
-    /// Reads patterns as operators write them: `type/subtype`, `type/*`,
-    /// `+suffix`, `*`. The error is the pattern that is none of these.
+    /// Parses patterns as operators write them: `type/subtype`, `type/*`, `+suffix`, `*`. The
+    /// error is the pattern that is invalid.
     pub fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
         words
             .map(|word| Pattern::parse(word).ok_or(word))
@@ -105,9 +105,8 @@ impl MediaTypes {
             .map(Self)
     }
 
-    /// Whether the type of a `Content-Type` value is in the set. Parameters
-    /// are ignored; gRPC, whose messages carry codings of their own, is never
-    /// in it.
+    /// Whether the type of a `Content-Type` value is in the set. Parameters are ignored; gRPC,
+    /// whose messages have codings of their own, is never in the set.
     pub fn contains(&self, content_type: &[u8]) -> bool {
         let essence = essence(content_type);
         !essence.is_empty()
@@ -162,13 +161,12 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
         && matches!(essence.get(GRPC.len()), None | Some(b'+' | b'-'))
 }
 
-/// Whether a `Content-Type` value names server-sent events, which must arrive
-/// one by one.
+/// Whether a `Content-Type` value names server-sent events, which must be sent one by one.
 pub fn is_event_stream(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(EVENT_STREAM)
 }
 
-/// `type/subtype` of a `Content-Type` value.
+/// Returns `type/subtype` of a `Content-Type` value.
 fn essence(content_type: &[u8]) -> &[u8] {
     let end = content_type
         .iter()
@@ -177,7 +175,7 @@ fn essence(content_type: &[u8]) -> &[u8] {
     trim(&content_type[..end])
 }
 
-/// A token of RFC 9110, section 5.6.2.
+/// Whether a word is a token of RFC 9110, section 5.6.2.
 pub fn is_token(word: &[u8]) -> bool {
     !word.is_empty()
         && word
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_what_nodes_answer_in() {
+    fn default_set_contains_the_text_types_of_nodes() {
         let types = MediaTypes::default();
         for value in [
             "application/json",
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_pattern_matches_its_kind() {
+    fn patterns_match_types_of_their_kind() {
         assert!(types(&["a/b"]).contains(b"A/B"));
         assert!(!types(&["a/b"]).contains(b"a/bc"));
         assert!(types(&["a/*"]).contains(b"a/anything"));
@@ -246,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn event_streams_are_known() {
+    fn event_stream_is_detected() {
         assert!(is_event_stream(b"Text/Event-Stream; charset=utf-8"));
         assert!(!is_event_stream(b"text/plain"));
     }
 
     #[test]
-    fn json_has_several_names() {
+    fn json_is_detected_by_each_of_its_names() {
         for value in [
             "application/json",
             "Application/JSON; charset=utf-8",
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_named() {
+    fn invalid_pattern_is_returned_as_the_error() {
         for word in [
             "",
             "json",

@@ -46,8 +46,8 @@ impl Driver {
             .is_some_and(|exchange| exchange.request.expects_continue)
     }
 
-    /// Returns the number of bytes that a host may buffer of a request body of `length`, of which
-    /// `came` were received, for a host that keeps the body in memory until it is complete.
+    /// Returns the number of bytes that a host may buffer of a request body of `length` after it
+    /// has received `came` bytes, for a host that keeps the body in memory until it is complete.
     ///
     /// The received bytes count against `memory` until the lookup; bytes that are only announced do
     /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`
@@ -126,8 +126,8 @@ impl Driver {
         Some(all)
     }
 
-    /// Looks up stored responses. If `body` is not complete, `asked` contains its beginning, as far
-    /// as it is in memory.
+    /// Looks up stored responses. Without a complete `body` its beginning in [`Asked`] is used,
+    /// as far as it is in memory.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.

@@ -7,8 +7,7 @@ use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
 use super::{Encoder, Flush, Level, Progress, StreamError};
 
-/// zlib's levels for the levels of a stream: level 1 of zlib-rs makes hexadecimal digits half as
-/// large again.
+/// zlib's levels for the levels of a stream: at zlib-rs's level 1 hexadecimal text is 50 % longer.
 const LEVELS: [i32; 3] = [2, 4, 6];
 
 /// Window and memory level: 8 KiB of history and blocks of 2,048 symbols take 177 KiB instead of
