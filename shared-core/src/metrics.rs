@@ -228,7 +228,7 @@ pub struct Tally {
     age: Option<u64>,
 }
 
-/// The latencies that are recorded.
+/// The kinds of responses whose latency is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// Latency of responses from the cache.
@@ -238,7 +238,7 @@ pub enum Time {
 }
 
 impl Time {
-    /// All latencies.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Hit, Self::Miss];
 
     /// Name in metrics.

@@ -127,7 +127,7 @@ mod tests {
 
     /// Compresses a body as clients do that know its length, or as clients that send it in
     /// pieces.
-    fn code(body: &[u8], is_sized: bool) -> Vec<u8> {
+    fn compress(body: &[u8], is_sized: bool) -> Vec<u8> {
         let mut encoder = Encoder::new(Vec::new(), 3).unwrap();
         encoder.include_checksum(true).unwrap();
         if is_sized {
@@ -151,11 +151,11 @@ mod tests {
         };
         let coded = [
             skipped(0, b"anything"),
-            code(b"first ", true),
-            code(b"", true),
+            compress(b"first ", true),
+            compress(b"", true),
             skipped(15, b""),
             // no frame refers to the frame before it
-            code(b"first second", false),
+            compress(b"first second", false),
         ]
         .concat();
         assert_eq!(decode(&coded).unwrap(), b"first first second");
@@ -166,16 +166,19 @@ mod tests {
     #[test]
     fn decompression_allocates_no_more_than_the_caller_allows() {
         for is_sized in [true, false] {
-            let coded = code(&vec![0; 100_000], is_sized);
-            let mut asked = Vec::new();
+            let coded = compress(&vec![0; 100_000], is_sized);
+            let mut requested = Vec::new();
             let taken = unzstd(&coded, 1 << 30, |length| {
-                asked.push(length);
+                requested.push(length);
                 true
             });
             assert_eq!(taken.unwrap().len(), 100_000);
-            let most = *asked.last().unwrap();
-            assert!(asked.is_sorted() && most <= 2 * 100_000 + CONTEXT, "{most}");
-            for most in asked {
+            let most = *requested.last().unwrap();
+            assert!(
+                requested.is_sorted() && most <= 2 * 100_000 + CONTEXT,
+                "{most}"
+            );
+            for most in requested {
                 let refused = unzstd(&coded, 1 << 30, |length| length < most);
                 assert_eq!(refused, Err(InflateError::OutOfMemory));
             }
@@ -206,7 +209,7 @@ mod tests {
         let body: Vec<u8> = (0..2000_u32)
             .map(|n| b"0123456789abcdef"[(n * n / 7 % 16) as usize])
             .collect();
-        let coded = code(&body, true);
+        let coded = compress(&body, true);
         for none in [&b""[..], b"{\"jsonrpc\"", &coded[1..]] {
             assert_eq!(decode(none), Err(InflateError::Bad));
         }
@@ -230,7 +233,7 @@ mod tests {
     fn beginning_of_a_truncated_body_is_decompressed() {
         let body: Vec<u8> = (0..20_000_u32).map(|n| (n * n / 7 % 251) as u8).collect();
         for is_sized in [true, false] {
-            let coded = [code(&body, is_sized), code(b"end", true)].concat();
+            let coded = [compress(&body, is_sized), compress(b"end", true)].concat();
             let all = [&body[..], b"end"].concat();
             let mut longest = 0;
             for cut in 0..=coded.len() {
@@ -276,7 +279,7 @@ mod tests {
             cap in 0..400_000_usize,
         ) {
             let body = part.repeat(times);
-            let coded = code(&body, is_sized);
+            let coded = compress(&body, is_sized);
             prop_assert!(decode(&coded).as_ref() == Ok(&body));
             let capped = unzstd(&coded, cap, |_| true);
             match body.len() <= cap {

@@ -50,13 +50,13 @@ unsafe impl GlobalAlloc for Faulty {
         }
         NOW.set(NOW.get() + layout.size());
         MOST.set(MOST.get().max(NOW.get()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         NOW.set(NOW.get().saturating_sub(layout.size()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -102,7 +102,7 @@ pub struct Allocator;
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of the caller.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() {
             return refused(layout);
@@ -112,7 +112,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of the caller.
         let mut memory = unsafe { System.alloc_zeroed(layout) };
         if memory.is_null() {
             memory = refused(layout);
@@ -127,13 +127,13 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !is_of_reserve(memory) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the contract of the caller.
             let moved = unsafe { System.realloc(memory, layout, size) };
             if !moved.is_null() {
                 return moved;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of the caller.
         unsafe { self.moved(memory, layout, size) }
     }
 
@@ -143,7 +143,7 @@ unsafe impl GlobalAlloc for Allocator {
             // SAFETY: it came from `take` and is not used any more.
             unsafe { give_back(memory) };
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the contract of the caller.
             unsafe { System.dealloc(memory, layout) };
         }
     }

@@ -69,8 +69,7 @@ impl Exchange {
             Err(_) if whole.is_in_window() => return self.start_stream(),
             // a body that can't be buffered can't be measured
             Err(_) if whole.most.is_some() => return self.is_too_long_to_send(),
-            // not if the system is out of memory: the rest is for responses that can't be
-            // rejected
+            // not if the system is out of memory: the rest is for allocations that can't fail
             Err(Mode::Memory) if whole.may_stream() && !memory::is_short() => {
                 return self.start_stream()
             }

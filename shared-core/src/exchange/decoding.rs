@@ -54,7 +54,7 @@ impl Exchange {
         &self,
         coded: &[u8],
         cap: usize,
-        beside: Option<Reservation>,
+        reserved: Option<Reservation>,
     ) -> Result<Decoded, InflateError> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let refused = InflateError::OutOfMemory;
@@ -63,7 +63,9 @@ impl Exchange {
             return Err(refused);
         }
         let budget = &self.config.process.budget;
-        let mut memory = beside.or_else(|| budget.reserve(0, limit)).ok_or(refused)?;
+        let mut memory = reserved
+            .or_else(|| budget.reserve(0, limit))
+            .ok_or(refused)?;
         let before = memory.bytes();
         let body = coding.decode(coded, cap, |length| {
             memory.grow_to(before.saturating_add(length), limit)

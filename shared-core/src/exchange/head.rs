@@ -82,7 +82,7 @@ pub(super) struct Request {
     pub(super) calls_by_query: bool,
     /// The client's format preference, if the request is a call.
     pub(super) call: Option<Wish>,
-    /// Negotiation of SSZ for a response that the node has in JSON.
+    /// Negotiation of the response's format, if the route has an SSZ type.
     pub(super) ssz: Option<Negotiated>,
     /// The only format that the client accepts, for a route without a known SSZ type.
     pub(super) untyped: Option<Negotiated>,

@@ -28,7 +28,7 @@ pub(super) struct Held {
     pub(super) declared: Option<usize>,
     /// Whether the end of a body without a length can be distinguished from a truncation.
     pub(super) delimited: bool,
-    /// Edits of the head that apply only if the body is sent in another encoding.
+    /// Edits of the head that apply only if the body is compressed, decompressed or converted.
     pub(super) recoded_edits: Vec<HeadEdit>,
     /// Reservations for the parts of cache entries that are sent with the body.
     pub(super) borrowed: Borrowed,
@@ -126,10 +126,10 @@ impl Held {
         &mut self,
         config: &Config,
         body: usize,
-        beside: usize,
+        output: usize,
     ) -> Result<(), Mode> {
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        let needed = body.checked_add(beside).ok_or(Mode::Memory)?;
+        let needed = body.checked_add(output).ok_or(Mode::Memory)?;
         match &mut self.reservation {
             Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
             None => {
@@ -173,9 +173,9 @@ impl Held {
 }
 
 /// Returns an error if a body would exceed `sszip_memory` with nothing else reserved.
-fn check_fits_alone(config: &Config, body: usize, beside: usize) -> Result<(), Mode> {
+fn check_fits_alone(config: &Config, body: usize, output: usize) -> Result<(), Mode> {
     let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
-    match body.saturating_add(beside) > limit {
+    match body.saturating_add(output) > limit {
         true => Err(Mode::Memory),
         false => Ok(()),
     }
@@ -228,12 +228,12 @@ impl Whole {
 
     /// Whether fewer bytes were received than the head declared.
     pub(super) fn is_short(&self) -> bool {
-        let came = match &self.stages.transcoding {
+        let received = match &self.stages.transcoding {
             Some(transcoding) => transcoding.came,
             None => self.held.body.len() as u64,
         };
         let declared = self.held.declared;
-        declared.is_some_and(|declared| came < declared as u64)
+        declared.is_some_and(|declared| received < declared as u64)
     }
 
     /// Whether the body has an unknown length and is buffered until the window ends.

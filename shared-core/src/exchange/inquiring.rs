@@ -45,9 +45,9 @@ const OF_THE_CLIENT: [&str; 10] = [
 impl Exchange {
     /// The chain behind the route, as far as it is known.
     pub(super) fn chain(&self) -> Chain {
-        let said = self.config.ssz.preset;
+        let configured = self.config.ssz.preset;
         Chain {
-            preset: said.or(self.learnt.preset).unwrap_or(Preset::Mainnet),
+            preset: configured.or(self.learnt.preset).unwrap_or(Preset::Mainnet),
             digests: self.learnt.digests.clone(),
         }
     }

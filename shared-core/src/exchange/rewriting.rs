@@ -32,8 +32,8 @@ use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
 
 /// Whether `room` bytes may be allocated in addition to the bytes that are reserved already.
-fn has_room(memory: &mut Option<Reservation>, beside: usize, room: usize, limit: usize) -> bool {
-    let needed = beside.saturating_add(room);
+fn has_room(memory: &mut Option<Reservation>, used: usize, room: usize, limit: usize) -> bool {
+    let needed = used.saturating_add(room);
     memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))
 }
 
@@ -216,9 +216,9 @@ impl Exchange {
         if self.request.coding.coded().is_none() {
             return Ok(body);
         }
-        let beside = self.request_memory.take();
+        let reserved = self.request_memory.take();
         let cap = usize::try_from(self.longest_to_rewrite()).unwrap_or(usize::MAX);
-        let decoded = self.decoded(&body, cap, beside);
+        let decoded = self.decoded(&body, cap, reserved);
         drop(body);
         let Decoded { body, mut memory } = decoded.map_err(|why| match why {
             InflateError::Bad => Why::Coding,
@@ -333,7 +333,7 @@ impl Exchange {
     }
 
     /// Converts a body to JSON. If no preset is known, the presets are tried until the body is a
-    /// value of one: equal values are written alike in all presets.
+    /// value of one: types that presets share are written alike.
     fn json_of(&mut self, submitted: Submitted, body: &[u8]) -> Result<Vec<u8>, Why> {
         let preset = self.chain().preset;
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);

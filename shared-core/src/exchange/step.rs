@@ -196,7 +196,11 @@ mod tests {
     const JSON: Field<'static> = (b"Content-Type", b"application/json");
 
     /// Returns an exchange whose response, with these headers, waits for its compression.
-    fn before_coding(most: Option<&[u8]>, fields: &[Field<'_>], body: &[u8]) -> Box<Exchange> {
+    fn exchange_before_compression(
+        most: Option<&[u8]>,
+        fields: &[Field<'_>],
+        body: &[u8],
+    ) -> Box<Exchange> {
         let mut directives = Directives::default();
         directives.set("enable", &[b"on"]).unwrap();
         if let Some(most) = most {
@@ -246,7 +250,7 @@ mod tests {
             "a".repeat(2 << 20)
         );
         for most in [None, Some(&b"3m"[..])] {
-            let mut exchange = before_coding(most, &[JSON], text.as_bytes());
+            let mut exchange = exchange_before_compression(most, &[JSON], text.as_bytes());
             exchange.give_up(Mode::Failed).unwrap();
             let state = (exchange.state(), exchange.mode());
             assert_eq!(state, (State::Ready, Mode::Failed), "{most:?}");
@@ -260,7 +264,7 @@ mod tests {
         coder.write_all(&vec![b' '; 8 << 20]).unwrap();
         let fields = [JSON, (b"Content-Encoding", b"gzip")];
         let coded = coder.finish().unwrap();
-        let mut exchange = before_coding(Some(b"3m"), &fields, &coded);
+        let mut exchange = exchange_before_compression(Some(b"3m"), &fields, &coded);
         exchange.give_up(Mode::Failed).unwrap();
         let state = (exchange.state(), exchange.mode());
         assert_eq!(state, (State::Ready, Mode::Denied));

@@ -196,26 +196,26 @@ mod tests {
     fn cap_is_enforced_whatever_the_trailer_declares() {
         let coded = gzip(&vec![0; 10_000]);
         assert_eq!(gunzip(&coded, 9_999), Err(InflateError::TooLarge));
-        let mut lies = coded.clone();
-        let isize_at = lies.len() - 4;
-        lies[isize_at..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(gunzip(&lies, 20_000), Err(InflateError::Bad));
-        lies[isize_at..].copy_from_slice(&0u32.to_le_bytes());
-        assert_eq!(gunzip(&lies, 20_000), Err(InflateError::Bad));
+        let mut forged = coded.clone();
+        let isize_at = forged.len() - 4;
+        forged[isize_at..].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(gunzip(&forged, 20_000), Err(InflateError::Bad));
+        forged[isize_at..].copy_from_slice(&0u32.to_le_bytes());
+        assert_eq!(gunzip(&forged, 20_000), Err(InflateError::Bad));
     }
 
     #[test]
     fn decompression_allocates_no_more_than_the_caller_allows() {
         // the trailer of the last member declares next to nothing about the first
         let coded = [gzip(&vec![0; 100_000]), gzip(b"x")].concat();
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         let taken = gunzip_within(&coded, 1 << 20, |length| {
-            asked.push(length);
+            requested.push(length);
             true
         });
         assert_eq!(taken.unwrap().len(), 100_001);
-        assert!(asked.is_sorted() && *asked.last().unwrap() >= 100_001);
-        for most in asked {
+        assert!(requested.is_sorted() && *requested.last().unwrap() >= 100_001);
+        for most in requested {
             let refused = gunzip_within(&coded, 1 << 20, |length| length < most);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }
@@ -256,14 +256,14 @@ mod tests {
     fn beginning_allocates_no_more_than_the_caller_allows() {
         let coded = gzip(&vec![0; 100_000]);
         let coded = &coded[..coded.len() - 1];
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         let taken = gunzip_beginning(coded, 1 << 20, |length| {
-            asked.push(length);
+            requested.push(length);
             true
         });
         assert_eq!(taken.unwrap().len(), 100_000);
-        assert!(asked.is_sorted() && *asked.last().unwrap() >= 100_000);
-        for most in asked {
+        assert!(requested.is_sorted() && *requested.last().unwrap() >= 100_000);
+        for most in requested {
             let refused = gunzip_beginning(coded, 1 << 20, |length| length < most);
             assert_eq!(refused, Err(InflateError::OutOfMemory));
         }

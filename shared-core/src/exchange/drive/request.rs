@@ -47,27 +47,27 @@ impl Driver {
     }
 
     /// Returns the number of bytes that a host may buffer of a request body of `length` after it
-    /// has received `came` bytes, for a host that keeps the body in memory until it is complete.
+    /// has received `received` bytes, for a host that keeps the body in memory until it is complete.
     ///
     /// The received bytes count against `memory` until the lookup; bytes that are only announced do
     /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`
     /// if the body is too long or there is no memory: the lookup runs without the body.
-    pub fn may_keep(&mut self, came: u64, length: BodyLength) -> Option<u64> {
+    pub fn may_keep(&mut self, received: u64, length: BodyLength) -> Option<u64> {
         let exchange = self.exchange.as_deref()?;
         let longest = match self.seeking {
             Seeking::Body { whole } => exchange.longest_request(whole),
             Seeking::Start | Seeking::Over => return None,
         };
         let may_become = match length {
-            BodyLength::Known(length) => length.max(came),
-            BodyLength::Unknown => came.saturating_mul(2).min(longest).max(came),
+            BodyLength::Known(length) => length.max(received),
+            BodyLength::Unknown => received.saturating_mul(2).min(longest).max(received),
         };
         if may_become > longest {
             self.is_too_long = true;
             return None;
         }
         let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
-        let bytes = usize::try_from(came).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(received).unwrap_or(usize::MAX);
         if self.kept.is_none() {
             self.kept = exchange.config.process.budget.reserve(0, limit);
         }

@@ -101,11 +101,11 @@ impl Driver {
     /// body again. `false` if there is no memory for that.
     pub fn stored_head<'a>(&mut self, fields: impl Iterator<Item = Field<'a>> + Clone) -> bool {
         let is_changed = self.is_changed;
-        let said = self.tell(|exchange| {
+        let has_memory = self.tell(|exchange| {
             exchange.stored_head(fields);
             !is_changed || exchange.uncode()
         });
-        said.unwrap_or(false)
+        has_memory.unwrap_or(false)
     }
 
     /// Whether this exchange was the first to detect that other filters change bodies at this

@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// Decompresses as much as possible of an incomplete member.
-    fn decoded(coded: &[u8]) -> Vec<u8> {
+    fn decompress(coded: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         let mut buffer = [0; 1024];
         let mut decoder = flate2::read::GzDecoder::new(coded);
@@ -190,7 +190,7 @@ mod tests {
                 assert!(progress.complete);
                 coded.extend_from_slice(&output[..progress.written]);
                 assert!(
-                    decoded(&coded) == body[..1000 * (n + 1)],
+                    decompress(&coded) == body[..1000 * (n + 1)],
                     "{encoder:?} after {n}"
                 );
             }
@@ -201,7 +201,7 @@ mod tests {
     fn empty_body_becomes_a_member() {
         for mut encoder in encoders() {
             let coded = encode(&mut *encoder, &[b""], Flush::None, 100);
-            assert!(coded.len() >= 18 && decoded(&coded).is_empty());
+            assert!(coded.len() >= 18 && decompress(&coded).is_empty());
         }
     }
 }
