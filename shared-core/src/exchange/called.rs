@@ -102,8 +102,8 @@ impl Exchange {
         }
     }
 
-    /// Whether the body is a call for a route of the node. If it is not, no later call reads it
-    /// again.
+    /// Returns whether the body is a call for a route of the node. If it is not, no later call
+    /// reads it again.
     pub(super) fn read_called(&mut self, body: &[u8]) -> bool {
         if self.request.called.is_some() {
             return true;

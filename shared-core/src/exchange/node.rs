@@ -24,8 +24,8 @@ use crate::transcode::{Format, Negotiated};
 
 impl Exchange {
     /// Handles the head as the upstream sent it, before [`Exchange::response_head`], with the
-    /// headers that the host is configured to hide. Whether a stored response replaces the
-    /// upstream's: its head is [`Exchange::status`] and [`Exchange::head_edits`] then, and
+    /// headers that the host is configured to hide. Returns whether a stored response replaces
+    /// the upstream's: its head is [`Exchange::status`] and [`Exchange::head_edits`] then, and
     /// `response_head` returns `HeadAction::Hold`.
     ///
     /// A host that can't distinguish this head from the one that it sends does not call this.
@@ -95,8 +95,8 @@ impl Exchange {
     }
 
     /// Compares `bytes`, the length of the body that the upstream sent and that is not kept
-    /// apart, with the bytes received here. Whether they differ: an undetected filter has
-    /// changed the body.
+    /// apart, with the bytes received here. Returns whether they differ: an undetected filter
+    /// has changed the body.
     pub fn node_sent(&mut self, bytes: u64) -> bool {
         // a part that can't be read has no count
         let counts = self

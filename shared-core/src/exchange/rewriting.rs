@@ -31,7 +31,8 @@ use crate::transcode::engine::called::{Refusal, Submission};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
 
-/// Whether `room` bytes may be allocated in addition to the bytes that are reserved already.
+/// Returns whether `room` bytes may be allocated in addition to the bytes that are reserved
+/// already, and reserves them.
 fn has_room(memory: &mut Option<Reservation>, used: usize, room: usize, limit: usize) -> bool {
     let needed = used.saturating_add(room);
     memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))
@@ -142,8 +143,8 @@ impl Exchange {
         Ok(true)
     }
 
-    /// Rejects the request if a body that can't be rewritten must not be forwarded. Whether it
-    /// was rejected.
+    /// Rejects the request if a body that can't be rewritten must not be forwarded. Returns
+    /// whether it was rejected.
     fn is_refused(&mut self, why: Why) -> bool {
         match (&mut self.request.payload, &mut self.request.called) {
             (Some(payload), _) => payload.refuse(why),

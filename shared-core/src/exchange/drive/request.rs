@@ -46,8 +46,9 @@ impl Driver {
             .is_some_and(|exchange| exchange.request.expects_continue)
     }
 
-    /// Returns the number of bytes that a host may buffer of a request body of `length` after it
-    /// has received `received` bytes, for a host that keeps the body in memory until it is complete.
+    /// Returns the number of bytes that a host may buffer of a request body of `length`, with
+    /// the `received` bytes among them. For a host that keeps the body in memory until it is
+    /// complete.
     ///
     /// The received bytes count against `memory` until the lookup; bytes that are only announced do
     /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`

@@ -23,8 +23,8 @@ fn watch(exchange: &mut Exchange, piece: &[u8]) {
 
 impl Driver {
     /// Reports that the upstream failed the request, before the head of the response that the
-    /// client would get. Whether a stored response will be sent in place of the response with that
-    /// head.
+    /// client would get. Returns whether a stored response will be sent in place of the response
+    /// with that head.
     pub fn fails(&mut self, failure: Failure, now: u64) -> bool {
         self.tell(|exchange| exchange.fails(failure, now))
             .unwrap_or(false)
@@ -37,9 +37,9 @@ impl Driver {
         exchange.is_some_and(|exchange| exchange.answers_without_node(failure))
     }
 
-    /// Handles the head as the upstream sent it; see [`Exchange::node_head`]. Whether a stored
-    /// response replaces the upstream's. If the status is an error and [`fails`](Self::fails) was
-    /// not called, the upstream has failed with `failure`.
+    /// Handles the head as the upstream sent it; see [`Exchange::node_head`]. Returns whether a
+    /// stored response replaces the upstream's. If the status is an error and
+    /// [`fails`](Self::fails) was not called, the upstream has failed with `failure`.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -70,9 +70,10 @@ impl Driver {
         judged
     }
 
-    /// Reports whether the host's other filters change the body, and whether they compress it, of a
-    /// response whose head is about to be evaluated or of a stored response that is about to be
-    /// sent; and whether its head has a `Content-Length`.
+    /// Records whether the host's other filters change the body of a response, and whether they
+    /// compress it; and whether its head has a `Content-Length`. Called when the response's head
+    /// is about to be evaluated, or a stored response to be sent. Returns the changes that the
+    /// exchange has to expect.
     pub fn beside(&mut self, changes: bool, codes: bool, has_length: bool) -> Beside {
         let Some(exchange) = &mut self.exchange else {
             return Beside::Nothing;
@@ -146,7 +147,7 @@ impl Driver {
     /// Handles the response head.
     ///
     /// # Errors
-    /// [`Misuse`] unless one is awaited.
+    /// [`Misuse`] unless a response head is awaited.
     pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<Step, Misuse>
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -168,7 +169,7 @@ impl Driver {
     /// Handles a response head that the host has no memory to represent.
     ///
     /// # Errors
-    /// [`Misuse`] unless one is awaited.
+    /// [`Misuse`] unless a response head is awaited.
     pub fn no_response_head(&mut self) -> Result<Step, Misuse> {
         self.is_forwarded = true;
         self.give_up(Mode::Memory)
