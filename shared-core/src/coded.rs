@@ -102,7 +102,7 @@ impl BodyCoding {
         coding
     }
 
-    /// Returns the coding that is decompressed.
+    /// Returns the coding, if it is one that is decompressed.
     pub fn coded(self) -> Option<Coded> {
         match self {
             BodyCoding::Coded(coded) => Some(coded),

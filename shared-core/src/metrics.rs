@@ -366,14 +366,15 @@ impl Tally {
             .extend(counted.map(|(place, count)| (place as u16, count)));
     }
 
-    /// Adds entries that were evicted from the hot tier since the last call.
+    /// Adds the number of entries that were evicted from the hot tier since the last call.
     pub(crate) fn add_evicted(&mut self, count: u64) {
         if count > 0 {
             self.more.push((Total::Evicted as u16, count));
         }
     }
 
-    /// Adds entries of the owner that were invalid as a response.
+    /// Adds the number of entries of the owner since the last call that were invalid as a
+    /// response.
     pub(crate) fn add_invalid(&mut self, count: u64) {
         if count > 0 {
             self.more.push((Total::Invalid as u16, count));

@@ -53,8 +53,8 @@ impl Exchange {
         Ok(self.status() != 0)
     }
 
-    /// Stores the pieces of [`Exchange::observe_node`], because other filters change the body on
-    /// its way here.
+    /// Takes the entry from the pieces of [`Exchange::observe_node`], because other filters
+    /// change the body on its way here.
     pub fn keep_apart(&mut self) {
         let fill = self.storing.fill.as_ref();
         let coded = fill.is_some_and(|fill| fill.is_coded());
