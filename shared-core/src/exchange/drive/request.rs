@@ -127,8 +127,8 @@ impl Driver {
         Some(all)
     }
 
-    /// Looks up stored responses. Without a complete `body` its beginning in [`Asked`] is used,
-    /// as far as it is in memory.
+    /// Looks up stored responses. Without a complete `body` its beginning in the lookup request is
+    /// used, as far as it is in memory.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
