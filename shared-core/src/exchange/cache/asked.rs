@@ -1,32 +1,32 @@
-//! What is looked for, and what a look-up asks of its host.
+//! The input of a lookup, and the action that it returns to its host.
 
 use crate::cache::process::wake::Waiter;
 use crate::cache::Key;
 
-/// How long a request's body is, for all that its head says.
+/// Length of a request's body, as its head announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// So many bytes; 0: there is none.
+    /// Number of bytes; 0 if the request has no body.
     Known(u64),
-    /// That will be known at its end.
+    /// The length is known when the body ends.
     Unknown,
 }
 
-/// A request's body, as the host has it at a look-up.
+/// A request's body, as the host has it at a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody<'a> {
-    /// All of it, in memory; empty: there is none.
+    /// The complete body, in memory; empty if the request has none.
     Whole(&'a [u8]),
-    /// The host has not read it: the client waits for a 100 (Continue), which the host
+    /// The host has not read the body: the client waits for a 100 (Continue), which the host
     /// does not send.
     Unread,
-    /// It could not be kept in memory, or read: it is too long, memory was refused, or its
+    /// The host could not buffer or read the body: it is too long, memory was refused, or its
     /// file can't be read.
     Unavailable,
 }
 
 impl<'a> RequestBody<'a> {
-    /// All of it, if the host has that.
+    /// Returns the complete body, if the host has it.
     pub fn whole(self) -> Option<&'a [u8]> {
         match self {
             RequestBody::Whole(body) => Some(body),
@@ -36,104 +36,103 @@ impl<'a> RequestBody<'a> {
 }
 
 impl<'a> From<Option<&'a [u8]>> for RequestBody<'a> {
-    /// `None` is a body that could not be had.
+    /// Converts an optional body; `None` is a body that is unavailable.
     fn from(body: Option<&'a [u8]>) -> Self {
         body.map_or(RequestBody::Unavailable, RequestBody::Whole)
     }
 }
 
-/// What a look-up needs of the host.
+/// The part of a request that a lookup needs from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// There will be none: send the request to the node.
+    /// No lookup follows: forward the request to the node.
     Nothing,
-    /// Nothing more: look it up.
+    /// The head is sufficient: look the request up.
     LookUp,
-    /// The request's body, as it came but for chunks: read it, then look it up.
+    /// The request's body, unchanged except for its chunked coding: read it, then look it up.
     Body,
-    /// The same, wherever the host keeps it: in a file, too.
+    /// The request's body wherever the host keeps it, also in a file.
     WholeBody,
 }
 
-/// A look-up.
+/// The input of a lookup.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
-    /// What keeps answers of one chain apart from those of another, where the
-    /// operator says it for each request; for all of a place that is in its settings.
+    /// The namespace, where the operator sets it per request; the namespace of a whole route
+    /// is in its settings.
     pub namespace: Option<&'a [u8]>,
-    /// What else chooses the answer, where the operator does not say it: which
-    /// node the request goes to, as the configuration names it. It is the same
-    /// after a restart; with the port, the host and the target of the request
-    /// it is the namespace.
+    /// Upstream of the route, as the configuration names it. It selects the response where
+    /// the operator sets no namespace: with the port, the host and the target of the request
+    /// it is the namespace, and it stays the same after a restart.
     pub place: &'a [u8],
-    /// The host can't tell the place from others which get the same requests and pass
-    /// them elsewhere: without a namespace it is not looked up.
+    /// The host can't distinguish the route from others that receive the same requests and
+    /// forward them to other upstreams: without a namespace the request is not looked up.
     pub unnamed: bool,
-    /// No node is behind the request: the host answers it, and nothing that is stored may
-    /// take the place of that, under whatever name.
+    /// No node is behind the request: the host itself responds, and no entry of any namespace
+    /// may replace its response.
     pub local: bool,
-    /// The host that is asked, as the proxy itself reads it: a target in
-    /// absolute form wins over the `Host` field (RFC 9112, 3.2.2).
+    /// Host of the request, as the proxy itself reads it: a target in absolute form wins over
+    /// the `Host` header (RFC 9112, 3.2.2).
     pub host: &'a [u8],
-    /// The port on which the proxy was asked.
+    /// Port on which the proxy received the request.
     pub port: u16,
-    /// The request's body, whole.
+    /// The complete body of the request.
     pub body: &'a [u8],
-    /// Milliseconds of the machine's monotonic clock, read for this call, or,
-    /// where the process is linked to no owner of a store, or asks it by calls, of
-    /// any that does not run backwards.
+    /// Milliseconds of the machine's monotonic clock, read for this lookup; any clock that
+    /// does not run backwards is sufficient where the process has no owner, or queries it by
+    /// callouts.
     pub now: u64,
-    /// The host's own rules allow a content coding here.
+    /// The host's own rules allow a content coding for this response.
     pub coding_allowed: bool,
-    /// Of a batch the node is to be asked for all or nothing: the host may change
-    /// what it answers, and what is stored is not changed with it.
+    /// A batch is forwarded unsplit or not at all: the host may change the node's response,
+    /// and stored responses would not be changed with it.
     pub whole: bool,
-    /// The host has other filters, which may change bodies on their way here or to
-    /// the client, and tells of them ([`Driver::beside`]).
+    /// The host has other filters, which may change the request's or the response's body, and
+    /// reports them ([`Driver::beside`]).
     ///
     /// [`Driver::beside`]: crate::exchange::drive::Driver::beside
     pub filters: bool,
-    /// The host writes `Vary: Accept-Encoding` itself when told to.
+    /// The host adds `Vary: Accept-Encoding` itself when the exchange requests it.
     pub host_writes_vary: bool,
-    /// The host's configuration tells the node which codings the client accepts,
-    /// whatever the upstream edits say.
+    /// The host's configuration forwards the client's `Accept-Encoding` to the node, whatever
+    /// the upstream edits contain.
     pub forwards_codings: bool,
-    /// Where this request waits, and by what its host knows it there when it is
-    /// to be looked up again; `None`: it will not wait.
+    /// Identity under which this request is woken and looked up again; `None` if it does not
+    /// wait.
     pub waiter: Option<Waiter>,
-    /// What is stored is not to be sent; the node's answer replaces it.
+    /// No stored response is sent; the node's response replaces the stored one.
     pub bypass: bool,
-    /// The host can't make this request anew, so nothing is fetched in the background.
+    /// The host can't repeat this request: no background update is possible.
     pub never_anew: bool,
 }
 
-/// What to do with a request.
+/// The action that follows a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookUp {
-    /// Send it to the node.
+    /// Forward the request to the node.
     Forward,
-    /// Send `Exchange::status`, `Exchange::head_edits` as the whole head,
-    /// and `Exchange::body`.
+    /// Send `Exchange::status`, `Exchange::head_edits` as the complete head, and
+    /// `Exchange::body`.
     Respond,
-    /// As `Respond`, once `Exchange::code` has run on a thread that serves
-    /// no connections; if `Exchange::status` is 0 then, send it to the node.
+    /// Respond like `Respond`, after `Exchange::code` has run on a thread that serves no
+    /// connections; forward the request to the node if `Exchange::status` is 0 then.
     RespondOffLoop,
-    /// Send it to the node, with `Exchange::request_body` as its body.
+    /// Forward the request to the node, with `Exchange::request_body` as its body.
     ForwardRewritten,
-    /// The answer is on its way for another request: look up again when this one
-    /// is woken. A batch may then have to wait once more: first for what others
-    /// have, then for what they fetch.
+    /// Another request is fetching the response: look up again when this request is woken. A
+    /// batch may have to wait twice: first for entries of the owner, then for responses that
+    /// other requests fetch.
     Wait,
 }
 
-/// One answer that is looked for.
+/// One response that a lookup searches.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct Sought<'a> {
     pub(in crate::exchange) key: Key,
-    /// What it is to be sent under; `None`: it is a resource.
+    /// Id of the call under which the response is sent; `None` for a resource.
     pub(in crate::exchange) id: Option<&'a [u8]>,
-    /// The node's answer will be all that could be stored.
+    /// The node's response will be complete, so that it can be stored.
     pub(in crate::exchange) is_whole: bool,
-    /// It is worth waiting for another request's.
+    /// The request may wait for another request's response.
     pub(in crate::exchange) coalesces: bool,
 }

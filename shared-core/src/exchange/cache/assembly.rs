@@ -1,8 +1,8 @@
-//! The answer to a batch of which the node was asked a part.
+//! Assembly of the response to a split batch.
 //!
-//! Each call gets its stored answer or the node's, as the node wrote it, in the request's
-//! order. Where the node's response can't be used, each call that was asked gets an error
-//! of its own: the stored answers are sent in any case.
+//! Each call gets its stored response or the node's, as the node wrote it, in the request's
+//! order. Where the node's response can't be used, each forwarded call gets an error of its
+//! own: the stored responses are sent in any case.
 
 use super::pairing::{pair, Pairing};
 use super::part::{Loss, Member, Mixed, Refused};
@@ -12,31 +12,31 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::elements::{read, Element as Answer, Elements, Shape};
 
-/// What the client gets.
+/// The response that the client receives.
 #[derive(Debug)]
 pub(super) enum Assembled {
-    /// The node's response as it came: it was asked for all.
+    /// The node's response, unchanged: the whole batch was forwarded.
     AsItCame,
-    /// That, and whether anything of it is the node's.
+    /// The merged body, and whether any part of it comes from the node.
     Merged(Body, bool),
 }
 
-/// What the node's response comes to.
+/// The result of reading the node's response.
 enum Reading {
-    /// An answer for each call, or for most.
+    /// Responses to all or most of the calls.
     Answers(Elements),
-    /// One error (the span of its value) for all calls that were asked.
+    /// One error (the span of its value) for all calls that were forwarded.
     ErrorForAll(std::ops::Range<usize>),
-    /// Nothing that can be sent.
+    /// No part of the response can be sent.
     Nothing(Loss),
 }
 
 impl Exchange {
-    /// The node's answers and the stored ones together.
+    /// Merges the node's responses with the stored ones.
     ///
-    /// Whatever makes the stored answers unfit to be sent beside the node's is to be
-    /// found out here, between `read_part` and the loop over the places: all of both is
-    /// there.
+    /// Any reason why stored responses must not be sent together with the node's has to be
+    /// detected here, between `read_part` and the loop over the places, where both are
+    /// complete.
     pub(super) fn assemble(&self, mixed: &Mixed) -> Result<Assembled, Refused> {
         let text = &mixed.held.body[..];
         let reading = read_part(mixed)?;
@@ -67,7 +67,7 @@ impl Exchange {
         elements.try_reserve(count).map_err(|_| Refused)?;
         let places = mixed.places.iter().zip(&pairing.of_call);
         elements.extend(places.filter_map(|(place, answer)| parts.element(place, *answer)));
-        // what nobody asked for is not ours to drop
+        // responses without a matching call are not dropped by the proxy
         let others = pairing
             .others
             .iter()
@@ -80,19 +80,19 @@ impl Exchange {
     }
 }
 
-/// What each place of the batch is filled from.
+/// The sources of the elements of a merged batch.
 struct Parts<'a> {
     mixed: &'a Mixed,
     reading: &'a Reading,
     answers: &'a Elements,
     pairing: &'a Pairing,
     too_long: Option<&'a Entry>,
-    /// The error of a call whose answer can't be used.
+    /// Error for a call whose response can't be used.
     unusable: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// The answer to a call; `None`: the node has left it out.
+    /// Returns the response to a call; `None` if the node has left it out.
     fn element(&self, place: &'a Member, answer: Option<usize>) -> Option<Element<'a>> {
         let (id, most) = match place {
             Member::Stored(entry, id) | Member::Denied(entry, id) => {
@@ -118,7 +118,7 @@ impl<'a> Parts<'a> {
             Reading::ErrorForAll(error) => Some(built("error", &text[error.clone()])),
             Reading::Nothing(Loss::Length) if most.is_some() => too_long(),
             Reading::Answers(them) if them.shape == Shape::Array && them.is_whole => {
-                // one of those that are too long to be sent may be its answer
+                // an overlong response that names no call may be the response to this one
                 let others = self.pairing.others.iter();
                 let mut lengths = others.map(|at| self.answers.all[*at].span.len());
                 lengths.any(is_too_long).then(too_long).flatten()
@@ -127,8 +127,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The result of the one call that the node was asked for, if it has answered by an
-    /// object without the id.
+    /// Result of the only call that was forwarded, if the node has responded with an object
+    /// without the id.
     fn result_without_id(&self, answer: &Answer) -> Option<&'a [u8]> {
         let text = &self.mixed.held.body[..];
         let is_named = self.answers.shape == Shape::Array || names_a_call(answer, text);
@@ -144,7 +144,7 @@ fn read_part(mixed: &Mixed) -> Result<Reading, Refused> {
         return Ok(Reading::Nothing(loss));
     }
     if mixed.is_all_stored() && text.trim_ascii().is_empty() {
-        // as it should, if it was notified only
+        // the expected response, if only notifications were forwarded
         return Ok(Reading::Answers(Elements::none()));
     }
     let elements = read(text).map_err(|_| Refused)?;
@@ -155,8 +155,8 @@ fn read_part(mixed: &Mixed) -> Result<Reading, Refused> {
     })
 }
 
-/// An object in place of an array: the answer to the one call that it names, or an error
-/// for the whole batch.
+/// Reads an object in place of an array: the response to the one call that it names, or an
+/// error for the whole batch.
 fn one_object(elements: Elements, text: &[u8]) -> Reading {
     let Some(one) = elements.all.first() else {
         return Reading::Nothing(Loss::Unreadable);
@@ -173,7 +173,7 @@ fn one_object(elements: Elements, text: &[u8]) -> Reading {
     }
 }
 
-/// Whether an answer has an id that says whose it is.
+/// Whether a response has an id that names its call.
 fn names_a_call(answer: &Answer, text: &[u8]) -> bool {
     let id = answer.id.as_ref();
     id.is_some_and(|id| &text[id.clone()] != b"null")
@@ -182,7 +182,7 @@ fn names_a_call(answer: &Answer, text: &[u8]) -> bool {
 const NO_ANSWER: &str =
     r#"{"code":-32603,"message":"the response of the node has no answer that can be read"}"#;
 
-/// The error of a call to which the node's response has no answer that can be sent.
+/// Formats the error of a call for which the node's response contains no usable response.
 fn unusable(status: u16) -> String {
     match status {
         0 | 200..=299 => NO_ANSWER.to_owned(),

@@ -1,6 +1,6 @@
-//! Looking up a batch. Where some of it is stored the node gets one batch of what
-//! is missing, under the client's own ids, so that its answers are good for the
-//! client as they are.
+//! Lookup of a batch. If a part of it is stored, the node receives one batch of the missing
+//! calls, under the client's own ids, so that its responses are valid for the client
+//! unchanged.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ use crate::metrics::CallOfBatch;
 
 const ACCEPT_ENCODING: &str = "Accept-Encoding";
 
-/// Of a long answer in identity no more than this is a copy of the batch's own,
-/// and what is shorter than that in all is not reserved.
+/// Bytes of a long entry in identity that are copied into the batch at most; a total below
+/// this is not reserved.
 const COPIED: u64 = 64 << 10;
 
 impl Exchange {
@@ -51,7 +51,7 @@ impl Exchange {
         self.looked.batch_size = Some(calls.len());
         let is_identity = |call: &Call<'_>| is_identity(call.method);
         if calls.iter().any(is_identity) && self.is_unverified(judge.scope()) {
-            // the node answers them for this request
+            // the node responds to these calls of this request
             for (_, place) in calls
                 .iter()
                 .zip(&mut places)
@@ -76,7 +76,7 @@ impl Exchange {
         }
         batch.find(&shared, judge, asked, &came);
         batch.leave_out_long(self.config.policy());
-        // what answers vary on was learnt meanwhile: it is coalesced under its own keys
+        // the vary headers changed during the wait: the batch is coalesced under its own keys
         let is_parted = came.landed.is_some() && came.names.as_ref() != judge.scope().names();
         let may_wait = came.landed.is_none() || is_parted && !self.looked.is_parted;
         self.looked.is_parted |= is_parted;
@@ -92,7 +92,7 @@ impl Exchange {
             }
         }
         let Some((gzip, borrowed)) = self.borrow_for(&batch.found, asked) else {
-            // the node's answers go through, and what is stored stays as it is
+            // the node's responses are streamed, and the entries stay as they are
             self.cache_status = CacheStatus::Miss;
             self.reason = Reason::Memory;
             return Found::Nothing;
@@ -106,7 +106,7 @@ impl Exchange {
                 self.ask_for_rest(batch, judge, asked, gzip, borrowed)
             }
         };
-        // of what the node is asked for whole there are no hits
+        // a batch that is forwarded unsplit has no hits
         if let (Some((fill, one)), false) = (proof, matches!(found, Found::Nothing)) {
             self.looked.update = Some(fill);
             self.looked.update_of_one = Some(one);
@@ -114,7 +114,8 @@ impl Exchange {
         found
     }
 
-    /// One of its hits may have to be proved: the node is asked for that call alone.
+    /// Prepares the hit verification of one stored call, if one is due: the node receives this
+    /// call alone.
     fn prove_one(
         &self,
         batch: &Batch<'_>,
@@ -123,7 +124,7 @@ impl Exchange {
     ) -> Option<(Box<Fill>, OneOfBatch)> {
         let shared = &self.config.process.shared;
         let verify = self.config.cache.verify;
-        // where a batch can't go on in part, no other body can
+        // where a batch can't be forwarded split, no other body can be
         if !verify.is_on() || asked.never_anew || asked.whole {
             return None;
         }
@@ -132,7 +133,7 @@ impl Exchange {
         let at = { stored }.nth(chosen)?;
         let entry = batch.found.get(at)?.as_ref()?;
         let (call, place) = (batch.calls.get(at)?, batch.places.get(at)?.as_ref()?);
-        // what was fetched for another just now is no proof of the cache
+        // an entry that was fetched for another request just now does not verify the cache
         let is_kept = shared.hot()?.get(&place.key, asked.now);
         is_kept.filter(|kept| Arc::ptr_eq(kept, entry))?;
         let one = OneOfBatch {
@@ -152,7 +153,7 @@ impl Exchange {
         self.looked.batch_calls.extend(each);
     }
 
-    /// Gives the batch out if all of it is stored. If not, its memory comes back.
+    /// Responds from the cache if the whole batch is stored; otherwise returns its memory.
     fn give_batch(
         &mut self,
         batch: &mut Batch<'_>,
@@ -203,7 +204,7 @@ impl Exchange {
         )))
     }
 
-    /// The node is asked for what is missing, or for all.
+    /// Forwards the missing calls to the node, or the whole batch.
     fn ask_for_rest(
         &mut self,
         batch: Batch<'_>,
@@ -215,7 +216,7 @@ impl Exchange {
         if !batch.places.iter().any(Option::is_some) {
             return Found::Nothing;
         }
-        // an answer is known by its id alone
+        // a response is matched with its call by the id alone
         let Some(ids) = counted(batch.calls.iter().filter_map(|call| call.id)) else {
             return Found::Nothing;
         };
@@ -223,7 +224,7 @@ impl Exchange {
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        // where calls are denied it is split in any case
+        // a batch with denied calls is split in any case
         let is_split = batch.denied.contains(&true);
         let may_be_split = !asked.whole && (is_split || !self.may_come_coded(asked));
         let part = (distinct && batch.are_alike() && may_be_split)
@@ -269,15 +270,15 @@ impl Exchange {
         }))
     }
 
-    /// Whether the node's response may come in a coding that is not undone here: it
-    /// always does, or hears of the client's `Accept-Encoding`.
+    /// Whether the node's response may have a coding that is not decoded here: it always has, or
+    /// the node receives the client's `Accept-Encoding`.
     fn may_come_coded(&self, asked: &Asked<'_>) -> bool {
         let accept = self.request.accept_encoding;
         self.config.upstream_codings.are_unknown()
             || asked.forwards_codings && accept.allows_others()
     }
 
-    /// Learns from a response in a coding that nobody asked for and that is not undone
+    /// Records that the node's response has a coding that was not requested and is not decoded
     /// here.
     pub(in crate::exchange) fn learn_of_coding<'a>(&self, fields: impl Iterator<Item = Field<'a>>) {
         if !self.request.post || BodyCoding::of_response(fields) != BodyCoding::Other {
@@ -290,7 +291,7 @@ impl Exchange {
         }
     }
 
-    /// What can't be read can't be put together.
+    /// Requests identity from the node: an encoded response can't be merged.
     pub(in crate::exchange) fn ask_for_plain_part(&mut self) {
         if !self.upstream_edits.iter().any(is_accept_encoding) {
             self.upstream_edits
@@ -298,8 +299,7 @@ impl Exchange {
         }
     }
 
-    /// Whether other requests fetch all that is missing, so that there is nothing
-    /// to do but to wait for them.
+    /// Waits for other requests if they fetch all missing calls; `None` if they do not.
     fn follows_all(
         &self,
         batch: &Batch<'_>,
@@ -323,15 +323,15 @@ impl Exchange {
         follows.then_some(Awaited::Flights(since, names, of_owner))
     }
 
-    /// Takes the memory for a batch of these: whether it is to be gzip, or
-    /// `None` where there is not enough for either.
+    /// Reserves the memory for a batch of these entries. Returns whether the batch is to be gzip,
+    /// or `None` if there is not enough memory for either form.
     fn borrow_for(
         &self,
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
     ) -> Option<(bool, Borrowed)> {
         let first = self.may_gzip(asked);
-        // what the client can do with, too
+        // the coding that the client also accepts
         let second = (!first && self.may_gzip_at_all(asked)).then_some(true);
         let ways = [Some(first), second].into_iter().flatten();
         ways.filter_map(|gzip| Some((gzip, self.borrow_all(found, gzip)?)))
@@ -342,7 +342,7 @@ impl Exchange {
         let mut borrowed = Borrowed::default();
         let mut copied: u64 = 0;
         for entry in found.iter().flatten() {
-            // of what is coded the bytes are shared
+            // the bytes of compressed entries are shared
             copied += match (gzip, entry.is_coded()) {
                 (true, true) => 0,
                 (true, false) => entry.length(b""),
@@ -359,8 +359,8 @@ impl Exchange {
         Some(borrowed)
     }
 
-    /// The same of answers that were put aside. If that can't be, there are
-    /// none.
+    /// Assembles a batch whose entries were set aside for a thread that serves no connections;
+    /// `None` if an entry is damaged or memory is short.
     pub(in crate::exchange) fn decode_batch(
         &mut self,
         answers: &[(Option<Key>, Arc<Entry>, Vec<u8>)],
@@ -390,7 +390,7 @@ impl Exchange {
             .map(|(_, entry, id)| Element::Stored(entry, id))
             .collect();
         let body = self.batch_of(&elements, gzip)?;
-        // what is denied has none
+        // the error of a denied call has no key
         let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
         Some(self.respond(first, Some(body), asked, borrowed))
     }
@@ -411,19 +411,18 @@ impl Exchange {
     }
 }
 
-/// The calls of a batch, where their answers would be, and those that are there.
+/// The calls of a batch, the keys of their responses, and the entries that were found.
 #[derive(Debug)]
 struct Batch<'a> {
     calls: Vec<Call<'a>>,
     places: Vec<Option<Place>>,
-    /// Which are denied, if any are: what is found of them says so.
+    /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
     denied: Vec<bool>,
     found: Vec<Option<Arc<Entry>>>,
 }
 
 impl Batch<'_> {
-    /// Takes the answers to what must not be called for stored ones, and forgets what
-    /// wants no answer of that.
+    /// Inserts the errors of denied calls in place of entries, and removes denied notifications.
     fn deny(&mut self, ruled: &[Option<Arc<Entry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);
@@ -439,29 +438,29 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether that call must not be made.
+    /// Whether the call is denied.
     fn is_denied(&self, call: usize) -> bool {
         self.denied.get(call) == Some(&true)
     }
 
-    /// What is stored of it.
+    /// Iterates over the entries of the calls that are not denied.
     fn stored(&self) -> impl Iterator<Item = &Arc<Entry>> {
         let found = self.found.iter().enumerate();
         found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_denied(call)))
     }
 
-    /// Whether the answer to that call is.
+    /// Whether the response to the call is stored.
     fn has_stored(&self, call: usize) -> bool {
         let found = self.found.get(call).is_some_and(Option::is_some);
         found && !self.is_denied(call)
     }
 
-    /// How many of its calls that answers.
+    /// Number of calls with a stored response.
     fn hits(&self) -> usize {
         self.stored().count()
     }
 
-    /// Finds what is stored here, was just fetched, or is with the owner.
+    /// Searches the hot tier, the responses that were just fetched, and the owner's entries.
     pub(in crate::exchange) fn find(
         &mut self,
         shared: &Shared,
@@ -499,7 +498,7 @@ impl Batch<'_> {
         }
     }
 
-    /// What is longer than it may be is not found.
+    /// Discards entries that exceed the response limit of their method.
     fn leave_out_long(&mut self, policy: Option<&Arc<Policy>>) {
         let Some(policy) = policy else {
             return;
@@ -515,8 +514,8 @@ impl Batch<'_> {
         }
     }
 
-    /// All answers of a batch are of one head. So where the node is asked for one that may
-    /// show a newer head it is asked for all that depend on the head.
+    /// Discards entries that depend on the head if the node is queried for a call that may show
+    /// a newer head: all responses of a batch belong to one head.
     fn leave_out_heads(&mut self) {
         let calls = self.calls.iter().zip(&self.places).zip(&self.found);
         let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
@@ -533,28 +532,27 @@ impl Batch<'_> {
         }
     }
 
-    /// Where that is of which nothing was found.
+    /// Iterates over the places of the calls without an entry.
     fn missing(&self) -> impl Iterator<Item = &Option<Place>> {
         let places = self.places.iter().zip(&self.found);
         places.filter_map(|(place, found)| found.is_none().then_some(place))
     }
 
-    /// Whether there are stored answers, all of one head: what is sent together
-    /// is sent under that.
+    /// Whether there are entries and all have the same headers: they are sent under one head.
     fn are_alike(&self) -> bool {
         let mut stored = self.stored();
         let first = stored.next();
         first.is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields))
     }
 
-    /// Whether all of it is there, to be sent together.
+    /// Whether all calls have entries that can be sent together.
     fn is_stored(&self) -> bool {
         self.found.iter().all(Option::is_some) && self.are_alike()
     }
 
-    /// Leaves those that may be given out; whether that is all of them. What was not read yet is read now, as
-    /// much as a single answer may be: at most so many bytes; others count as not
-    /// found.
+    /// Checks the unchecked entries, `most` bytes of them at most, the limit of a single
+    /// response, and discards those that are damaged or exceed it. Returns whether all entries
+    /// remain.
     pub(in crate::exchange) fn read(&mut self, config: &Config, most: u64) -> bool {
         let hot = config.process.shared.hot();
         let budget = &config.process.budget;
@@ -583,7 +581,8 @@ impl Batch<'_> {
         may_be_given
     }
 
-    /// Its places, and the batch of what is missing, notifications included.
+    /// Returns the sources of the response, and the batch of the missing calls, notifications
+    /// included.
     fn part(&self, body: &[u8], policy: Option<&Arc<Policy>>) -> (Vec<Member>, Vec<u8>) {
         let mut places = Vec::with_capacity(self.calls.len());
         let mut request = vec![b'['];
@@ -613,7 +612,7 @@ impl Batch<'_> {
     }
 }
 
-/// What the owner of a store is asked for: all that is not in memory.
+/// Queries the owner for all keys that are not in memory.
 fn asks_for_all(
     shared: &Shared,
     batch: &Batch<'_>,
@@ -637,7 +636,7 @@ fn is_accept_encoding(edit: &HeadEdit) -> bool {
     edit.name == ACCEPT_ENCODING
 }
 
-/// How many bytes have to be read before the entry is given out.
+/// Number of bytes that must be checked before the entry is sent.
 fn unread(entry: &Entry) -> u64 {
     match entry.is_unread() {
         true => entry.length(b""),

@@ -1,4 +1,4 @@
-//! Where the answers to calls would be stored, and whether they may be.
+//! Keys and lifetime rules of the calls of one request.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::jsonrpc::request;
 use crate::jsonrpc::request::{Call, Refusal, Request, Starts, MAX_ID};
 use crate::jsonrpc::sketch::Sketch;
 
-/// A call whose answer may be stored.
+/// The key of a call whose response may be stored, and its prospect.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct Place {
     pub(in crate::exchange) key: Key,
     pub(in crate::exchange) prospect: Prospect,
-    /// It was found in the memo.
+    /// The key was found in the key cache.
     remembered: bool,
 }
 
-/// Reads and judges the calls of one request.
+/// Reads and classifies the calls of one request.
 #[derive(Debug)]
 pub(in crate::exchange) struct Calls<'a> {
     body: &'a [u8],
@@ -30,7 +30,7 @@ pub(in crate::exchange) struct Calls<'a> {
     scope: &'a Scope,
     hashed: Hashed<'a>,
     memo: &'a Memo,
-    /// Made for the first call that is not remembered.
+    /// Created for the first call that is not in the key cache.
     keys: Option<Keys>,
 }
 
@@ -47,13 +47,13 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// What tells answers to the same call apart.
+    /// Returns the scope that separates the variants of a call.
     pub(in crate::exchange) fn scope(&self) -> &Scope {
         self.scope
     }
 
-    /// The calls, and where the answers to those would be that want one, if
-    /// they may be stored.
+    /// Reads the calls, and for each call with an id the key of its response, if the response
+    /// may be stored.
     pub(in crate::exchange) fn read(
         &mut self,
         batch_max: usize,
@@ -63,7 +63,7 @@ impl<'a> Calls<'a> {
         let request = request::parse_unknown(self.body, batch_max, |start| {
             let found = self.known(memo.get_or_insert_with(|| self.memo.lock()), start);
             if found.is_none() {
-                // others need it meanwhile: reading may take long
+                // other workers need the lock meanwhile: reading may take long
                 memo = None;
             }
             let (call, place) = found.unzip();
@@ -84,14 +84,14 @@ impl<'a> Calls<'a> {
         Ok((request, places))
     }
 
-    /// The call that starts there, if it is remembered.
+    /// Returns the call that starts at `start`, if it is in the key cache.
     pub(in crate::exchange) fn known(
         &self,
         memo: &Locked<'_>,
         start: usize,
     ) -> Option<(Call<'a>, Place)> {
         let text = self.body.get(start..)?;
-        // what is longer is not remembered
+        // longer calls are not in the key cache
         let text = &text[..text.len().min(MOST + MAX_ID)];
         let Sketch { before, id, after } = Sketch::of(text)?;
         if id.len() > MAX_ID {
@@ -148,7 +148,7 @@ impl<'a> Calls<'a> {
         })
     }
 
-    /// The call was a hit.
+    /// Records the key of a call that was a hit.
     pub(in crate::exchange) fn remember(&self, call: &Call<'_>, place: &Place) {
         if place.remembered {
             return;
@@ -157,7 +157,7 @@ impl<'a> Calls<'a> {
         let Some(Sketch { before, id, after }) = Sketch::of(text) else {
             return;
         };
-        // of others the sketch is wrong: they would not be found
+        // a sketch that misreads the call would not find it again
         let is_whole = before.len() + id.len() + after.len() == text.len();
         if !is_whole || before.len() != call.starts.id || call.id != Some(id) {
             return;
@@ -198,7 +198,7 @@ mod tests {
         Directives::default().resolve(Process::default())
     }
 
-    /// Members in any order, those that make a call among them.
+    /// Generates objects with members in any order, calls among them.
     fn call() -> impl Strategy<Value = String> {
         let id = prop_oneof![
             "[1-9][0-9]{0,20}",
@@ -255,7 +255,7 @@ mod tests {
             )
     }
 
-    /// What is read, with and without the memo.
+    /// Checks that a request is read equally with and without the key cache.
     fn agree(config: &Config, scope: &Scope, body: &str) -> Result<(), TestCaseError> {
         let mut calls = Calls::new(config, scope, body.as_bytes());
         let read = calls.read(MOST);
@@ -283,14 +283,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_remembered_is_read_as_it_was(
+        fn calls_in_the_key_cache_are_read_as_parsed(
             requests in prop::collection::vec(
                 (prop::collection::vec(call(), 1..5), any::<bool>(), 0..4usize),
                 1..5,
             ),
         ) {
             let (config, scope) = (config(), Scope::new());
-            // the second time more of them are remembered
+            // more calls are in the key cache the second time
             for (calls, is_batch, between) in requests.iter().chain(&requests) {
                 let between = [",", ", ", " ,\n", ",,"][*between];
                 let body = match is_batch {
@@ -298,14 +298,14 @@ mod tests {
                     false => calls[0].clone(),
                 };
                 agree(&config, &scope, &body)?;
-                // and cut short, whole calls are not a whole request
+                // complete calls in a truncated body are not a complete request
                 agree(&config, &scope, &body[..body.len() - 1])?;
             }
         }
     }
 
     #[test]
-    fn a_call_is_known_under_any_id_that_it_may_have() {
+    fn call_is_found_in_the_key_cache_under_any_valid_id() {
         let (config, scope) = (config(), Scope::new());
         let body = |id: &str| {
             let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_chainId"}}"#);
@@ -325,7 +325,7 @@ mod tests {
         for id in ["1", "0", "18446744073709551616", "\"1\"", "\"a\u{e9}\""] {
             assert_eq!(remembered(id), Some(2), "{id}");
         }
-        // read, each time
+        // calls with these ids are parsed each time
         for id in ["null", "-1", "1.0", "\"\\n\""] {
             assert_eq!(remembered(id), Some(0), "{id}");
         }

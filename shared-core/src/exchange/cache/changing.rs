@@ -1,4 +1,4 @@
-//! Requests that may change what a GET gives (RFC 9111, 4.4).
+//! Requests that may change the response to a GET (RFC 9111, 4.4).
 
 use super::asked::Asked;
 use super::found::Changing;
@@ -8,7 +8,7 @@ use crate::exchange::head::{Field, ResponseHead};
 use crate::exchange::machine::Exchange;
 
 impl Exchange {
-    /// What this request names may be another thing when it has succeeded.
+    /// Records that this request invalidates the responses for its target when it succeeds.
     pub(in crate::exchange) fn may_change(&mut self, asked: &Asked<'_>) {
         self.looked.changing = Some(Box::new(Changing {
             namespace: self.where_targets_are(asked),
@@ -16,8 +16,8 @@ impl Exchange {
         }));
     }
 
-    /// Where a target is one thing, whichever place a request for it comes to: with a host,
-    /// or where the operator has named it.
+    /// Scope in which a target names one resource on all routes: the namespace that the operator
+    /// sets, or port and host.
     fn where_targets_are(&self, asked: &Asked<'_>) -> Vec<u8> {
         let mut scope = Scope::new();
         match self.namespace(asked) {
@@ -30,8 +30,8 @@ impl Exchange {
         scope.bytes().to_vec()
     }
 
-    /// It has succeeded, or not: what is stored of its target, and of what the
-    /// answer names beside it, is out of date.
+    /// Invalidates the entries of the request's target, and of the targets that the response
+    /// names in `Location` and `Content-Location`, if the request has succeeded.
     pub(in crate::exchange) fn has_changed<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -55,8 +55,7 @@ impl Exchange {
         }
     }
 
-    /// Whether a request has changed what an entry is of, since the node was
-    /// asked for it.
+    /// Whether a request has invalidated the entry since the request for it was sent to the node.
     pub(in crate::exchange) fn is_changed(&self, entry: &Entry, asked: &Asked<'_>) -> bool {
         let changes = &self.config.process.shared.changes;
         if changes.last() == 0 {
@@ -67,7 +66,7 @@ impl Exchange {
     }
 }
 
-/// Path and query of a URI on `host` (in lower case), or on none.
+/// Returns path and query of a URI without an authority or on `host` (in lower case).
 fn own_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
     let uri = uri.split(|byte| *byte == b'#').next().unwrap_or(uri);
     if uri.starts_with(b"/") && !uri.starts_with(b"//") {
@@ -81,7 +80,7 @@ fn own_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
     let rest = rest.strip_prefix(b"//")?;
     let path = rest.iter().position(|byte| *byte == b'/')?;
     let (authority, target) = rest.split_at(path);
-    // the port is of no account: a namespace has its own
+    // the port is ignored: a namespace has its own
     let name = authority.rsplitn(2, |byte| *byte == b':').last()?;
     let own = host.rsplitn(2, |byte| *byte == b':').last()?;
     name.eq_ignore_ascii_case(own).then_some(target)
@@ -92,8 +91,8 @@ mod tests {
     use super::own_target;
 
     #[test]
-    fn only_what_is_on_the_same_host_is_named() {
-        let of = |uri: &'static str| {
+    fn own_target_is_found_only_on_the_same_host() {
+        let target_of = |uri: &'static str| {
             own_target(uri.as_bytes(), b"a.test").map(|target| std::str::from_utf8(target).unwrap())
         };
         for uri in [
@@ -103,7 +102,7 @@ mod tests {
             "https://A.test:80/x?y",
             "//a.test/x?y",
         ] {
-            assert_eq!(of(uri), Some("/x?y"), "{uri}");
+            assert_eq!(target_of(uri), Some("/x?y"), "{uri}");
         }
         for uri in [
             "http://b.test/x",
@@ -114,7 +113,7 @@ mod tests {
             "http:",
             "http://a.test",
         ] {
-            assert_eq!(of(uri), None, "{uri}");
+            assert_eq!(target_of(uri), None, "{uri}");
         }
     }
 }

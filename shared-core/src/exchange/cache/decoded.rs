@@ -1,4 +1,4 @@
-//! Requests whose bodies are coded, looked up by what they say.
+//! Lookup of requests with compressed bodies, by their decompressed content.
 
 use super::asked::Asked;
 use super::found::Found;
@@ -10,7 +10,7 @@ use crate::jsonrpc::request::room_for;
 use crate::memory;
 
 impl Exchange {
-    /// What `find` finds for the decoded body, of `cache_max_request` at most.
+    /// Looks up the decompressed body, whose length is `cache_max_request` at most.
     pub(super) fn find_decoded(&mut self, asked: &Asked<'_>, waited: Option<Box<Waits>>) -> Found {
         let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
         let decoded = match self.decoded(asked.body, cap, None) {
@@ -42,7 +42,7 @@ impl Exchange {
         let may_be_asked = match &found {
             Found::Nothing | Found::ToDecode(_) => true,
             Found::Answer(_) => self.looked.update.is_some(),
-            // of a part it is another body
+            // the missing calls of a split batch are another body
             Found::Part(_) | Found::OnItsWay(_) => false,
         };
         if let Found::Part(_) = &found {

@@ -1,5 +1,5 @@
-//! Fetching a new answer: for the client, or in the background while it has got
-//! the one that has expired.
+//! Fetches of a new response: for the client, or in the background while the client receives
+//! the stale one.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use crate::exchange::transitions::Event;
 use crate::mode::Mode;
 
 impl Exchange {
-    /// The node is to be asked: for this request, or in the background while
-    /// the client gets what has expired.
+    /// Starts the fill for this request, or in the background while the client receives a stale
+    /// response.
     pub(in crate::exchange) fn fetch(&mut self, mut fill: Box<Fill>, asked: &Asked<'_>) -> Found {
         if self.config.cache.background_update && !asked.never_anew && fill.leads() {
             if let Some(found) = self.give_stale(CacheStatus::Stale, asked) {
@@ -41,7 +41,7 @@ impl Exchange {
         Found::Nothing
     }
 
-    /// A hit may have to be proved: the node is asked again in the background.
+    /// Verifies a hit, if a verification is due: the node is queried again in the background.
     pub(in crate::exchange) fn verify(
         &mut self,
         entry: &Arc<Entry>,
@@ -58,7 +58,7 @@ impl Exchange {
         self.looked.update = Some(fill);
     }
 
-    /// What compares the node's answer with that entry.
+    /// Creates the fill that compares the node's response with `entry`.
     pub(super) fn proof_of(
         &self,
         entry: &Arc<Entry>,
@@ -107,7 +107,7 @@ impl Exchange {
         Box::new(Fill::new(what, scope, token, shared, settings))
     }
 
-    /// Whether and how hard stored answers are coded.
+    /// Compression gate of the entries that are stored.
     pub(in crate::exchange) fn gate(&self) -> Gate {
         Gate {
             min_length: self.config.min_length,
@@ -115,10 +115,10 @@ impl Exchange {
         }
     }
 
-    /// After a look-up that found something: an exchange that awaits the
-    /// node's answer to the same request, for the cache alone. The host makes
-    /// the request anew, with the same head and body, or the exchange's own where
-    /// it has one; if it can't, it drops the exchange.
+    /// Returns the exchange of a background update or hit verification after a lookup with a
+    /// result: it receives the node's response to the same request, for the cache alone. The
+    /// host repeats the request with the same head and body, or the exchange's own where it has
+    /// one; a host that can't drops the exchange.
     pub fn take_update(&mut self) -> Option<Self> {
         let fill = self.looked.update.take()?;
         let mut update = Self::new(Arc::clone(&self.config));
@@ -144,7 +144,7 @@ impl Exchange {
             ..Looked::default()
         };
         update.storing.fill = Some(fill);
-        // who gets it from the cache later reads of the block, too
+        // clients that receive the entry from the cache later see the block, too
         update.watched = self.watched.take();
         if one.is_some() {
             update.say_decoded();
@@ -156,7 +156,7 @@ impl Exchange {
         Some(update)
     }
 
-    /// What to do with the node's answer where there is no client.
+    /// Decides the treatment of the node's response where no client waits for it.
     pub(in crate::exchange) fn judge_update<'a, I>(
         &mut self,
         mut head: ResponseHead<I>,
@@ -164,7 +164,7 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        // it becomes a part of no other answer
+        // the response becomes no part of another one
         head.subrequest = false;
         if !self.storing.is_judged {
             self.judge_storing(&head);

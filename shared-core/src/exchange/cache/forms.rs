@@ -1,6 +1,6 @@
-//! One resource in two formats. What was made of an answer is stored beside it, and
-//! neither is given out beside a newer one that says something else: who asks for
-//! both would see two states of one thing, and go back in time.
+//! One resource in two formats. The converted response is stored in addition to the original,
+//! and an entry is not sent after a newer one in the other format with another value: a client
+//! that requests both would see two states of one resource, and go back in time.
 
 use crate::bytes::Bytes;
 use crate::cache::class::Class;
@@ -12,7 +12,7 @@ use crate::memory;
 use crate::transcode::chain::Chain;
 use crate::transcode::{Format, Negotiated, Transcoder};
 
-/// What a resource is stored under.
+/// Returns the key under which a resource is stored.
 pub(in crate::exchange) fn key_in(scope: &Scope, name: &[u8], ssz: Option<Negotiated>) -> Key {
     let key = key_of(scope, name);
     match ssz.and_then(Negotiated::format) {
@@ -21,8 +21,8 @@ pub(in crate::exchange) fn key_in(scope: &Scope, name: &[u8], ssz: Option<Negoti
     }
 }
 
-/// Whether two entries of one resource, in two formats, are of one value. Where that
-/// can't be told they are not. `may_take` is called with the bytes that decoding both takes.
+/// Whether two entries of one resource, in two formats, have the same value; `false` if they
+/// can't be compared. `may_take` receives the bytes that decoding both needs.
 pub(in crate::exchange) fn say_the_same(
     negotiated: Negotiated,
     chain: &Chain,

@@ -1,4 +1,4 @@
-//! What a look-up finds.
+//! Results of a lookup.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::jsonrpc::limit::Permit;
 use crate::jsonrpc::request::Call;
 use crate::metrics::CallOfBatch;
 
-/// What came of one, with what the next state needs.
+/// The result of a lookup, with the data of the next state.
 #[derive(Debug)]
 pub(in crate::exchange) enum Found {
     Nothing,
@@ -27,68 +27,68 @@ pub(in crate::exchange) enum Found {
     OnItsWay(Box<Waits>),
 }
 
-/// What a look-up has found out, and is of account later.
+/// Facts that a lookup has found, and that later states of the exchange need.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct Looked {
-    /// When it was, and what the host said then.
+    /// Time of the lookup, in milliseconds; the next members are properties that the host set.
     pub(in crate::exchange) at: u64,
     pub(in crate::exchange) may_code: bool,
     pub(in crate::exchange) host_writes_vary: bool,
     pub(in crate::exchange) forwards_codings: bool,
     pub(in crate::exchange) rpc_method: Vec<u8>,
-    /// Of a batch.
+    /// Methods of a batch, separated by commas.
     pub(in crate::exchange) rpc_methods: Vec<u8>,
-    /// Of each call that was judged what it is answered with, if it may not be made.
+    /// For each call of a request under a policy its error, if the call is denied.
     pub(in crate::exchange) ruled: Vec<Option<Arc<Entry>>>,
-    /// Why the request is refused for its head.
+    /// Reason why the request is rejected for its head.
     pub(in crate::exchange) refused: Option<Unjudged>,
-    /// For those that are limited, until the node has answered.
+    /// Permits of limited methods, kept until the node has responded.
     pub(in crate::exchange) permits: Vec<Permit>,
-    /// For how long what is given had been stored, in milliseconds.
+    /// Age of the entry that is sent, in milliseconds.
     pub(in crate::exchange) age: Option<u64>,
-    /// What the answer to a single call may be.
+    /// Response limit of a single call.
     pub(in crate::exchange) bound: Option<Bound>,
-    /// Calls that were denied.
+    /// Number of denied calls.
     pub(in crate::exchange) denied: usize,
-    /// Of a batch with some of these: it without them, and its body, for where nothing
-    /// else is stored.
+    /// A batch with denied calls, split, and the body of its allowed calls, for a lookup without
+    /// other entries.
     pub(in crate::exchange) allowed: Option<(Box<Mixed>, Vec<u8>)>,
-    /// The id of one whose result is to be SSZ, as it was written.
+    /// Id of a call whose result is sent as SSZ, as it is written in the request.
     pub(in crate::exchange) rpc_id: Vec<u8>,
-    /// The cache has no use for the request's body.
+    /// The cache does not read the request's body.
     pub(in crate::exchange) is_for_others: bool,
-    /// The body was coded and could be decoded, or could not.
+    /// Whether the encoded body could be decoded; `None` if it is not encoded.
     pub(in crate::exchange) was_decoded: Option<bool>,
-    /// It was looked up again since what answers vary on was learnt while it waited.
+    /// The request was looked up again because the vary headers changed while it waited.
     pub(in crate::exchange) is_parted: bool,
     pub(in crate::exchange) batch_size: Option<usize>,
-    /// Of these, answers that came from the cache.
+    /// Number of calls of the batch whose responses came from the cache.
     pub(in crate::exchange) batch_hits: usize,
-    /// Each of its calls, for those who count.
+    /// The calls of the batch, for the metrics.
     pub(in crate::exchange) batch_calls: Vec<CallOfBatch>,
-    /// What a single answer is stored under.
+    /// Key of a single response.
     pub(in crate::exchange) key: Option<Key>,
-    /// Why what was found could not be given out.
+    /// Reason why the entry that was found could not be sent.
     pub(in crate::exchange) unreadable: Option<Reason>,
-    /// As what else than a hit a stored answer is given out.
+    /// Cache status of a stored response that is sent other than as a hit.
     pub(in crate::exchange) given_as: Option<CacheStatus>,
-    /// The node has to answer, since the request's headers may choose another chain.
+    /// The node must respond, because the request's headers may select another chain.
     pub(in crate::exchange) is_unverified: bool,
-    /// What may be sent in place of the node's answer.
+    /// Stale entry that may be sent in place of the node's response.
     pub(in crate::exchange) stand_in: Option<StandIn>,
-    /// How the node failed, as the host has said.
+    /// Failure of the node that the host has reported.
     pub(in crate::exchange) failed: Option<Failed>,
-    /// The status of the node's answer that another one stands in for.
+    /// Status of the node's response that a stale entry replaces.
     pub(in crate::exchange) forward_status: Option<u16>,
-    /// What the request changes.
+    /// The invalidation that this request causes if it succeeds.
     pub(in crate::exchange) changing: Option<Box<Changing>>,
-    /// What another exchange is to fetch.
+    /// Fill for a background update or hit verification by another exchange.
     pub(in crate::exchange) update: Option<Box<Fill>>,
-    /// Where that is a call of a batch.
+    /// Call of a batch that the fill verifies.
     pub(in crate::exchange) update_of_one: Option<OneOfBatch>,
 }
 
-/// A call of a batch, for which the node is asked alone.
+/// A call of a batch that is verified by a request of its own.
 #[derive(Debug)]
 pub(in crate::exchange) struct OneOfBatch {
     pub(in crate::exchange) body: Vec<u8>,
@@ -96,11 +96,11 @@ pub(in crate::exchange) struct OneOfBatch {
     pub(in crate::exchange) key: Key,
 }
 
-/// The methods of a batch that are named take no more, in bytes.
+/// Maximum number of bytes of the method names of a batch.
 const NAMED: usize = 512;
 
 impl Looked {
-    /// Says which methods a batch calls.
+    /// Records the methods that a batch calls.
     pub(in crate::exchange) fn name_methods(&mut self, calls: &[Call<'_>]) {
         if !self.rpc_methods.is_empty() {
             return;
@@ -108,7 +108,7 @@ impl Looked {
         let mut named: Vec<&[u8]> = Vec::with_capacity(4);
         for call in calls {
             let method = call.method;
-            // as in nearly all
+            // adjacent calls of one method are the usual case
             if named.last() == Some(&method) || named.contains(&method) {
                 continue;
             }
@@ -126,21 +126,21 @@ impl Looked {
     }
 }
 
-/// What may be sent in place of the node's answer.
+/// A stale entry that may be sent in place of the node's response.
 #[derive(Debug)]
 pub(in crate::exchange) struct StandIn {
     pub(in crate::exchange) key: Key,
     pub(in crate::exchange) entry: Arc<Entry>,
-    /// What it is to be sent under; `None`: it is a resource.
+    /// Id of the call under which the entry is sent; `None` for a resource.
     pub(in crate::exchange) id: Option<Vec<u8>>,
-    /// The last purge that was known when it was found.
+    /// The last purge that was known when the entry was found.
     pub(in crate::exchange) generation: u64,
-    /// The node was asked whether it is still right.
+    /// The node received a conditional request for the entry.
     pub(in crate::exchange) is_asked_for: bool,
 }
 
 impl StandIn {
-    /// For another request.
+    /// Returns the entry for another request.
     pub(in crate::exchange) fn again(&self) -> Self {
         Self {
             key: self.key,
@@ -152,21 +152,21 @@ impl StandIn {
     }
 }
 
-/// What the host has said of the node's answer.
+/// A failure of the node that the host has reported.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct Failed {
     pub(in crate::exchange) failure: Failure,
-    /// When, in milliseconds of the look-up's clock.
+    /// Time of the report, in milliseconds of the lookup clock.
     pub(in crate::exchange) now: u64,
-    /// A stored answer is to be sent instead.
+    /// A stale entry is sent instead.
     pub(in crate::exchange) is_stood_in_for: bool,
 }
 
-/// A request that does, if it succeeds.
+/// A request that invalidates entries if it succeeds.
 #[derive(Debug)]
 pub(in crate::exchange) struct Changing {
-    /// What GETs of the same place have.
+    /// Namespace of GETs of the same route.
     pub(in crate::exchange) namespace: Vec<u8>,
-    /// The host that it was sent to.
+    /// Host to which the request was sent.
     pub(in crate::exchange) host: Vec<u8>,
 }

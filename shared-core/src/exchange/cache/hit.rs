@@ -1,4 +1,4 @@
-//! Sending what is stored.
+//! Responses from the cache.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::negotiate::etag::weakened;
 use crate::negotiate::vary;
 
 impl Exchange {
-    /// Gives out what is stored under `key`, or was shared, if it can be. Where
-    /// only the memory for that is lacking, the node's answer goes through, and
-    /// what is stored stays as it is.
+    /// Responds with an entry that was found under `key` or was shared, if it is usable. Where
+    /// memory is too short to decode it, the node's response is streamed, and the entry stays as
+    /// it is.
     pub(in crate::exchange) fn give(
         &mut self,
         key: &Key,
@@ -77,15 +77,15 @@ impl Exchange {
         let answer = self.respond_with(entry, id, asked, borrowed);
         if let Some(hot) = self.config.process.shared.hot() {
             if entry.weight() != weight {
-                // it has both codings from now on
+                // the entry has both codings from now on
                 hot.reweigh(key, entry);
             }
         }
         answer
     }
 
-    /// Forgets what was stored at a glance and can't be read, here and with the owner of a
-    /// store, unless there was only no memory to read it.
+    /// Removes an entry that failed its strict check, here and at the owner, unless the check only
+    /// lacked memory.
     fn throw_away(&mut self, key: &Key, entry: &Arc<Entry>, reason: Reason, now: u64) {
         let shared = &self.config.process.shared;
         if let Some(hot) = shared.hot() {
@@ -98,12 +98,12 @@ impl Exchange {
         shared.unreadable.remember(key, now);
         if let Some(owner) = shared.owner() {
             let query = format!("key={}", const_hex::encode(key));
-            // whatever comes of it
+            // the result of the purge is ignored
             let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
         }
     }
 
-    /// Whether an event loop should not wait until the entry can be sent.
+    /// Whether preparing the response takes too long for an event loop.
     fn is_long_to_give(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
         let most = off_loop_length(self.config.comp_level) as u64;
         let decodes = !self.may_gzip(asked)
@@ -113,8 +113,8 @@ impl Exchange {
         decodes || is_read && entry.length(b"") > most
     }
 
-    /// Decodes a stored answer. If that can't be, there is none, and the node is
-    /// asked.
+    /// Decodes an entry off the event loop. If that fails, the request is a miss and is sent to
+    /// the node.
     pub(in crate::exchange) fn decode(&mut self) -> Result<(), Misuse> {
         let Phase::Decoding(decoding) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
@@ -144,7 +144,7 @@ impl Exchange {
         self.move_on(Event::Hit, |_| Phase::Ready(answer))
     }
 
-    /// What the host said when it looked up.
+    /// Returns the lookup request with the properties that the host set at the lookup.
     pub(in crate::exchange) fn asked_before(&self) -> Asked<'static> {
         Asked {
             now: self.looked.at,
@@ -154,13 +154,13 @@ impl Exchange {
         }
     }
 
-    /// Whether the host hides the field from clients.
+    /// Whether the host hides the header from clients.
     fn hides(&self, name: &[u8]) -> bool {
         let mut hidden = self.config.hidden.iter();
         hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
     }
 
-    /// The entry as it is sent, if it can be: under an id, or (`None`) as it is.
+    /// Creates the response from an entry under an id, or (`None`) without one, if possible.
     pub(in crate::exchange) fn respond_with(
         &mut self,
         entry: &Entry,
@@ -190,7 +190,7 @@ impl Exchange {
         Some(self.respond(entry, Some(body?), asked, borrowed))
     }
 
-    /// Takes the memory for what is decoded of an entry. `false`: there is not
+    /// Reserves the memory for the decoded form of an entry. Returns `false` if there is not
     /// enough.
     pub(in crate::exchange) fn borrow(&self, entry: &Entry, borrowed: &mut Borrowed) -> bool {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
@@ -210,7 +210,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the client can do with the coded form, too.
+    /// Whether the client accepts the compressed form of the entry.
     fn can_gzip(&self, entry: &Entry, asked: &Asked<'_>) -> bool {
         entry.is_coded() && self.may_gzip_at_all(asked)
     }
@@ -227,8 +227,8 @@ impl Exchange {
             && self.request.accept_encoding.prefers_gzip()
     }
 
-    /// The head and body of a stored answer; no body: the client has it, or
-    /// asked for the head alone.
+    /// Creates head and body of the response; no body if the client has it, or requested the head
+    /// alone.
     pub(in crate::exchange) fn respond(
         &mut self,
         entry: &Entry,
@@ -244,8 +244,8 @@ impl Exchange {
             Some(body) => body.is_gzip(),
             None => entry.is_coded() && self.may_gzip(asked),
         };
-        // these fields, and at most Vary, the coding, the cache, the length,
-        // and of a resource Age
+        // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age for
+        // a resource
         self.head_edits.reserve(meta.fields.len() + 5);
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &meta.fields {
@@ -282,7 +282,7 @@ impl Exchange {
         }
         let lines = || vary_lines.iter().copied();
         if vary_lines.is_empty() {
-            // as nearly always
+            // no Vary is the usual case
             if self.varies && !asked.host_writes_vary {
                 self.head_edits
                     .push(HeadEdit::set("Vary", b"Accept-Encoding"));
@@ -303,7 +303,7 @@ impl Exchange {
             self.head_edits
                 .push(HeadEdit::set("Content-Encoding", b"gzip"));
         }
-        // format! is dear to what takes so little
+        // format! costs much for this little text
         let left = seconds_left(meta.expires_at, asked.now);
         let mut said = Vec::with_capacity(40);
         said.extend_from_slice(b"sszip; hit; ttl=");
@@ -323,7 +323,7 @@ impl Exchange {
     }
 }
 
-/// The freshness that is left, in seconds; negative: since when it is stale
+/// Remaining lifetime in seconds; negative for a stale entry: the seconds since it expired
 /// (RFC 9211, 2.5).
 fn seconds_left(expires_at: u64, now: u64) -> i64 {
     let seconds = |milliseconds: u64| i64::try_from(milliseconds / 1000).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! Telling chains apart: a namespace whose node answers for another chain is suspended.
+//! Chain identity: a namespace whose node responds for another chain is suspended.
 
 use super::asked::Asked;
 use crate::cache::chain::{Heights, State};
@@ -11,10 +11,10 @@ use crate::cache::scope::{name_of, Fields, Scope};
 use crate::cache::Namespace;
 use crate::exchange::machine::Exchange;
 
-/// A response with the id of a chain takes less to decode. Bytes.
+/// Maximum bytes that decoding a response with a chain identity takes.
 const MOST_OF_FACT: usize = 4 << 10;
 
-/// Request headers that choose no chain: of HTTP, of browsers, of proxies and of tracing.
+/// Request headers of HTTP, browsers, proxies and tracing, which select no chain.
 const COMMON: &[&str] = &[
     "accept",
     "accept-charset",
@@ -55,7 +55,7 @@ const COMMON: &[&str] = &[
     "x-request-id",
 ];
 
-/// And those that begin so.
+/// Prefixes of request headers that select no chain.
 const COMMON_PREFIXES: &[&str] = &[
     ":",
     "cf-",
@@ -68,8 +68,8 @@ const COMMON_PREFIXES: &[&str] = &[
     "x-forwarded-",
 ];
 
-/// A number for the request headers that may choose the chain; `None`: there are none. Those
-/// that are in keys (`keyed`) choose another scope.
+/// Hash of the request headers that may select the chain; `None` if there are none. Headers
+/// that are part of keys (`keyed`) select another scope, and are left out.
 pub(in crate::exchange) fn selector(fields: &Fields, keyed: &Credentials) -> Option<u64> {
     let mut selector = None;
     for (name, value) in fields.iter() {
@@ -94,7 +94,7 @@ pub(in crate::exchange) fn selector(fields: &Fields, keyed: &Credentials) -> Opt
             .first_chunk()
             .copied()
             .map(u64::from_le_bytes);
-        // in any order
+        // the sum does not depend on the order
         let sum: u64 = selector.unwrap_or(0);
         selector = Some(sum.wrapping_add(number.unwrap_or(0)));
     }
@@ -102,7 +102,7 @@ pub(in crate::exchange) fn selector(fields: &Fields, keyed: &Credentials) -> Opt
 }
 
 impl Exchange {
-    /// Whether the cache of the namespace is off, since its node has another chain.
+    /// Whether the cache of the namespace is suspended because its node has another chain.
     pub(in crate::exchange) fn is_suspended(&self, asked: &Asked<'_>) -> bool {
         let shared = &self.config.process.shared;
         let any_wrong = shared
@@ -114,8 +114,8 @@ impl Exchange {
         is_suspended(shared, &name_of(self.scope(asked).namespace()), asked.now)
     }
 
-    /// What is stored of a call that tells chains apart is what the node's answer is compared
-    /// with.
+    /// Observes the chain identity in an entry, with which later responses of the node are
+    /// compared.
     pub(super) fn learn_identity(&self, entry: &Entry, asked: &Asked<'_>) {
         if entry.decoding_takes() > MOST_OF_FACT {
             // a longer result is no number
@@ -136,8 +136,8 @@ impl Exchange {
         }
     }
 
-    /// Whether the node has to answer a call that tells chains apart, since the request has
-    /// headers that may choose the chain, and were not seen before.
+    /// Whether the node must respond to a call that identifies the chain, because the request has
+    /// headers that may select the chain and were not seen before.
     pub(in crate::exchange) fn is_unverified(&self, scope: &Scope) -> bool {
         let shared = &self.config.process.shared;
         let Some(selector) = selector(&self.request.cache.fields, &self.config.cache.credentials)
@@ -151,14 +151,14 @@ impl Exchange {
     }
 }
 
-/// Whether the cache of a namespace is off.
+/// Whether the cache of a namespace is suspended.
 pub(in crate::exchange) fn is_suspended(shared: &Shared, namespace: &Namespace, now: u64) -> bool {
     let mark = shared.owner().and_then(|owner| owner.mark(namespace, now));
     mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_suspended(namespace)
 }
 
-/// The node has answered for another chain than that of the namespace, `how`: its cache is
-/// off from here on, in all processes that share a store.
+/// Suspends the cache of a namespace in all processes that share the owner, because its node
+/// has responded for another chain, as `how` describes.
 pub(in crate::exchange) fn suspend(shared: &Shared, scope: &Scope, how: &str, now: u64) {
     let namespace = name_of(scope.namespace());
     let is_news = match shared.owner() {
@@ -168,7 +168,7 @@ pub(in crate::exchange) fn suspend(shared: &Shared, scope: &Scope, how: &str, no
             let was_wrong = chain.change(|state| std::mem::replace(&mut state.wrong, true));
             if !was_wrong {
                 let query = format!("wrong-chain={}", const_hex::encode(namespace));
-                // whatever comes of it
+                // the result of the request is ignored
                 let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
             }
             !was_wrong
@@ -186,7 +186,7 @@ pub(in crate::exchange) fn suspend(shared: &Shared, scope: &Scope, how: &str, no
     }
 }
 
-/// The name in the encoding of a namespace, or the first part of its place.
+/// Returns the name in the encoding of a namespace, or the first part of its route's identity.
 pub(super) fn first_part(encoding: &[u8]) -> &[u8] {
     let Some((length, rest)) = encoding.split_first_chunk() else {
         return encoding;
@@ -201,7 +201,7 @@ mod tests {
     use crate::cache::credentials::Credentials;
     use crate::cache::scope::Fields;
 
-    fn of(fields: &[(&str, &str)]) -> Option<u64> {
+    fn selector_of(fields: &[(&str, &str)]) -> Option<u64> {
         let mut all = Fields::default();
         for (name, value) in fields {
             all.push(name.as_bytes(), value.as_bytes());
@@ -210,16 +210,22 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_may_choose_a_chain_are_told_apart_in_any_order() {
+    fn selector_differs_by_chain_header_and_not_by_order() {
         let common = [("Host", "x"), ("User-Agent", "y"), ("X-Forwarded-For", "z")];
-        assert_eq!(of(&common), None);
-        let eth = of(&[("Host", "x"), ("Target-Service-Id", "eth")]);
+        assert_eq!(selector_of(&common), None);
+        let eth = selector_of(&[("Host", "x"), ("Target-Service-Id", "eth")]);
         assert!(eth.is_some());
-        assert_eq!(eth, of(&[("target-service-id", "eth"), ("Host", "z")]));
-        assert_ne!(eth, of(&[("target-service-id", "polygon")]));
-        assert_ne!(eth, of(&[("x-chain", "eth")]));
+        assert_eq!(
+            eth,
+            selector_of(&[("target-service-id", "eth"), ("Host", "z")])
+        );
+        assert_ne!(eth, selector_of(&[("target-service-id", "polygon")]));
+        assert_ne!(eth, selector_of(&[("x-chain", "eth")]));
         let both = [("x-chain", "1"), ("x-net", "2")];
-        assert_eq!(of(&both), of(&[both[1], both[0]]));
-        assert_ne!(of(&both), of(&[("x-chain", "2"), ("x-net", "1")]));
+        assert_eq!(selector_of(&both), selector_of(&[both[1], both[0]]));
+        assert_ne!(
+            selector_of(&both),
+            selector_of(&[("x-chain", "2"), ("x-net", "1")])
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Keeping a copy of an answer, and telling the client of the cache.
+//! Copies of responses for the cache, and the `Cache-Status` header of forwarded requests.
 
 use super::fill::Fill;
 use crate::cache::reason::Reason;
@@ -13,8 +13,8 @@ use crate::mode::Mode;
 const CACHE_STATUS: &str = "Cache-Status";
 
 impl Exchange {
-    /// Whether the answer with this head may be stored, and what the client
-    /// is told of the cache.
+    /// Decides whether a response with this head may be stored, and sets the client's
+    /// `Cache-Status`.
     pub(in crate::exchange) fn judge_storing<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -24,7 +24,7 @@ impl Exchange {
             return;
         }
         if self.cache_status == CacheStatus::None {
-            // it was not looked up
+            // the request was not looked up
             self.cache_status = CacheStatus::Bypass;
             if self.reason == Reason::None {
                 self.reason = self.why_not_looked_up();
@@ -41,14 +41,14 @@ impl Exchange {
         };
         if let Err(reason) = fill.accepts(head, asked, types) {
             match head.status {
-                // the node will say the same to the next one
+                // the node is expected to respond equally to the next request
                 ..500 => self.not_stored_for_now(reason),
                 _ => self.not_stored(reason),
             }
         }
     }
 
-    /// Why the request was not one for the cache.
+    /// Reason why the request was not looked up.
     fn why_not_looked_up(&self) -> Reason {
         let request = &self.request.cache;
         if matches!(request.kind, CacheKind::None | CacheKind::Change) {
@@ -62,8 +62,8 @@ impl Exchange {
         }
     }
 
-    /// The `Cache-Status` of an answer that came from the node (RFC 9211),
-    /// after those of caches nearer to it.
+    /// Sets the `Cache-Status` of a response that came from the node (RFC 9211), after the lines
+    /// of caches nearer to the node.
     pub(in crate::exchange) fn cache_status_edit<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -71,7 +71,7 @@ impl Exchange {
         if head.subrequest {
             return;
         }
-        // what went forward is no hit, whatever was sent then (2.1)
+        // a forwarded request is no hit, whatever was sent then (2.1)
         let mut ours = match (self.cache_status, self.looked.forward_status) {
             (CacheStatus::Miss, _) => "sszip; fwd=miss".to_owned(),
             (CacheStatus::Bypass, _) => "sszip; fwd=bypass".to_owned(),
@@ -97,7 +97,7 @@ impl Exchange {
         self.head_edits.push(HeadEdit::set(CACHE_STATUS, value));
     }
 
-    /// Says in a `Cache-Status` that is not sent yet why it will not be stored.
+    /// Adds the reason why the response is not stored to a `Cache-Status` that is not sent yet.
     pub(in crate::exchange) fn detail_edit(&mut self) {
         const DETAIL: &[u8] = b"; detail=";
         let mut edits = self.head_edits.iter_mut();
@@ -115,13 +115,13 @@ impl Exchange {
         }
     }
 
-    /// What to do with an answer that is not coded.
+    /// Decides whether a response that is sent unchanged is copied.
     pub(in crate::exchange) fn tee_or_pass(&mut self) -> HeadAction {
         if self.storing.is_apart {
-            // what is stored comes another way
+            // the stored body comes from elsewhere
             return HeadAction::Pass;
         }
-        // the bytes on the wire are not the answer itself
+        // the bytes of an encoded response are not the body itself
         let fill = self.storing.fill.as_ref();
         let takes_coded = fill.is_some_and(|fill| fill.takes_coded());
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
@@ -133,10 +133,10 @@ impl Exchange {
         }
     }
 
-    /// A piece of a body that passes. Copied, within the limits.
+    /// Copies a piece of a body that is sent unchanged, within the limits.
     ///
     /// # Errors
-    /// [`Misuse`] unless the answer passes.
+    /// [`Misuse`] unless the response is sent unchanged.
     pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
         self.allows(Event::Observe)?;
         self.received += piece.len() as u64;
@@ -149,8 +149,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// What is to be stored, once all of the answer is with the host; it
-    /// outlives the exchange.
+    /// Returns the fill once the host has received the whole response; the fill outlives the
+    /// exchange.
     pub fn take_fill(&mut self) -> Option<Box<Fill>> {
         self.record_watched();
         let whole = match &self.phase {
@@ -162,7 +162,7 @@ impl Exchange {
             _ => return None,
         };
         if self.storing.is_apart {
-            // it has an end of its own
+            // the fill ends by itself
             return None;
         }
         if !whole {
@@ -178,14 +178,14 @@ impl Exchange {
         Some(fill)
     }
 
-    /// Nothing of this answer is to be stored.
+    /// Discards the fill: no part of this response is stored.
     pub fn refuse_fill(&mut self) {
         if let Some(fill) = self.storing.fill.take() {
             fill.refuse();
         }
     }
 
-    /// Nothing of this answer is to be stored, for that reason.
+    /// Discards the fill and records the reason.
     pub fn not_stored(&mut self, reason: Reason) {
         if self.storing.fill.is_some() {
             self.reason = reason;
@@ -193,7 +193,7 @@ impl Exchange {
         }
     }
 
-    /// The same, and the next one will be told the same.
+    /// Discards the fill, records the reason, and adds the key to the negative cache.
     pub(in crate::exchange) fn not_stored_for_now(&mut self, reason: Reason) {
         if let Some(fill) = self.storing.fill.take() {
             self.reason = reason;

@@ -1,4 +1,4 @@
-//! Looking up stored answers, before the node is asked.
+//! Lookup of stored responses, before a request is forwarded to the node.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::memory;
 use crate::mode::Mode;
 
 impl Exchange {
-    /// What a look-up needs, of a request with such a body.
+    /// Returns the part of the request that a lookup needs, for a body of this length.
     pub fn need(&mut self, length: BodyLength) -> Need {
         if let Some(need) = self.need_of_policy(length) {
             return need;
@@ -29,7 +29,7 @@ impl Exchange {
             if self.is_to_rewrite(length) {
                 return Need::WholeBody;
             }
-            // nor will it be, though it is looked up without its body
+            // the body will not be rewritten, though the request is looked up without it
             self.request.submitted = None;
         }
         let need = self.need_of_cache(length);
@@ -67,22 +67,22 @@ impl Exchange {
         need
     }
 
-    /// Whether what is stored is not for who asks.
+    /// Whether stored responses must not be sent to this client.
     pub(super) fn bypasses(&self) -> bool {
         self.request.cache.credentials
     }
 
-    /// Whether a body is too long to be looked up, after all.
+    /// Whether a body is too long to be looked up, now that its length is known.
     pub(in crate::exchange) fn is_too_long(&self, body: &[u8]) -> bool {
         self.is_call() && body.len() as u64 > self.config.cache.max_request
     }
 
-    /// Whether the request's body says what is asked for.
+    /// Whether the request's body determines the response.
     pub(in crate::exchange) fn is_call(&self) -> bool {
         self.request.cache.kind == CacheKind::Call
     }
 
-    /// Looks for stored answers to the request.
+    /// Looks up stored responses to the request.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -182,7 +182,7 @@ impl Exchange {
                     Refusal::LongBatch => Reason::BatchLength,
                     _ => Reason::Malformed,
                 };
-                // a POST like any other
+                // the body is no JSON-RPC: a POST like any other
                 self.may_change(asked);
                 Found::Nothing
             }
@@ -222,7 +222,8 @@ impl Exchange {
         found
     }
 
-    /// A node is asked for what will not be stored, since its namespace follows another API's.
+    /// Records that the response will not be stored because its namespace follows a node of the
+    /// other API.
     pub(super) fn note_other_api(&mut self, found: &Found) {
         let fill = self.storing.fill.as_ref();
         let is_missing = matches!(found, Found::Nothing);
@@ -231,11 +232,11 @@ impl Exchange {
         }
     }
 
-    /// Ends waiting, if it waits: for what, so that this can be claimed.
+    /// Ends the wait, if there is one, and returns it, so that its result can be claimed.
     pub(super) fn wake(&mut self) -> Option<Box<Waits>> {
         let mut waits = None;
         if let Phase::Waiting(_) = self.phase {
-            // the table has this move
+            // the transition table has this move
             let _ = self.move_on(Event::Wake, |phase| {
                 if let Phase::Waiting(awaited) = phase {
                     waits = Some(awaited);
@@ -246,12 +247,12 @@ impl Exchange {
         waits
     }
 
-    /// The same, for nothing.
+    /// Ends the wait and discards its result.
     pub(in crate::exchange) fn stop_waiting(&mut self) {
         drop(self.wake());
     }
 
-    /// A look-up that failed never was.
+    /// Resets the exchange after a failed lookup.
     pub fn forget_look_up(&mut self) {
         self.storing.fill = None;
         self.looked.stand_in = None;
@@ -265,7 +266,7 @@ impl Exchange {
         self.reason = Reason::Memory;
     }
 
-    /// The host did not look it up, for that reason.
+    /// Records the reason why the host did not look the request up.
     pub fn not_looked_up(&mut self, reason: Reason) {
         self.reason = reason;
     }

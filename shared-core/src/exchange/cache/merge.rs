@@ -1,9 +1,9 @@
-//! The node's part of a batch, and the stored one. The node's answers are buffered
-//! until the last one is there, and then all are put into the order of the
-//! request. An array that is too long to be buffered is streamed behind the stored
-//! answers, which JSON-RPC allows. Of a response that can't be used, or that the node has
-//! broken off, the client gets errors in place of the answers that are not complete: the
-//! others and the stored ones are sent in any case.
+//! Merge of the node's responses to a split batch with the stored ones. The node's responses
+//! are buffered until the last one is complete, and are then merged in the order of the
+//! request. An array that is too long to be buffered is streamed behind the stored responses,
+//! which JSON-RPC allows. If the node's response is unusable or truncated, the client receives
+//! errors in place of the incomplete responses: the others and the stored ones are sent in any
+//! case.
 
 use super::assembly::Assembled;
 use super::part::{Loss, Refused};
@@ -21,16 +21,16 @@ use crate::negotiate::media_type;
 use crate::transcode::JSON;
 
 impl Exchange {
-    /// Whether the response with that status is put together with what is stored.
+    /// Whether the response with this status is merged with stored responses.
     pub(in crate::exchange) fn is_to_be_merged(&self, status: u16) -> bool {
         let Phase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
-        // nobody else has a part of it
+        // the whole batch was forwarded, or the protocol changes
         status != 101 && !(mixed.is_all_asked() && has_no_body(status))
     }
 
-    /// The head of the node's answer to what was missing.
+    /// Reads the head of the node's response to the missing calls.
     pub(in crate::exchange) fn judge_part<'a, I>(
         &mut self,
         response: &Response<'_>,
@@ -51,14 +51,14 @@ impl Exchange {
         mixed.node_status = head.status;
         if has_no_body(head.status) {
             mixed.status = 200;
-            // it ends with its head, and what that says of a body is of another one
+            // the response ends with its head; Content-Length describes another body
             mixed.held.delimited = true;
             mixed.held.declared = None;
         } else if matches!(head.status, 205 | 206) && !mixed.is_all_asked() {
-            // all of the answers have another one
+            // the merged response has all of its parts, and another body
             mixed.status = 200;
         } else if head.status == 202 && mixed.is_all_stored() {
-            // what it says of notifications, and the others have their answers
+            // the status applies to the notifications; the other calls have their responses
             mixed.status = 200;
         }
         mixed.is_json = response.content_type.is_some_and(media_type::is_json);
@@ -75,7 +75,7 @@ impl Exchange {
         }
     }
 
-    /// A piece of the node's answer to what was missing.
+    /// Buffers a piece of the node's response to the missing calls.
     pub(in crate::exchange) fn piece_of_part(
         &mut self,
         piece: &[u8],
@@ -100,7 +100,7 @@ impl Exchange {
                 self.refuse_fill();
                 return Ok(PieceAction::Taken);
             }
-            // before that it is not known how to give up
+            // until two bytes of the array are known the response can't be streamed
             let begun = mixed.held.body.iter();
             let begun = begun.filter(|byte| !byte.is_ascii_whitespace());
             if begun.take(2).count() == 2 {
@@ -113,7 +113,7 @@ impl Exchange {
         Ok(PieceAction::Taken)
     }
 
-    /// The end of the node's answer to what was missing.
+    /// Ends the node's response to the missing calls.
     pub(in crate::exchange) fn end_of_part(&mut self) -> Result<EndAction, Misuse> {
         let Phase::CollectingPart(mixed) = &mut self.phase else {
             return Err(self.misuse(Event::End));
@@ -126,7 +126,7 @@ impl Exchange {
             mixed.is_cut |= mixed.held.is_short() || !mixed.held.is_whole();
         }
         let own = mixed.work_of_decoding(&self.config);
-        // there will be no more of it
+        // the body is complete
         let held = &mut mixed.held;
         held.shrink_to(held.body.capacity() + held.body.len());
         let work = (own as u64).saturating_add(mixed.work());
@@ -136,8 +136,8 @@ impl Exchange {
         })
     }
 
-    /// The node has broken its response off: the answers that came whole are sent, and
-    /// errors for the others.
+    /// Ends a truncated response of the node: its complete responses are sent, and errors for the
+    /// other calls.
     pub(in crate::exchange) fn end_of_cut_part(&mut self) -> Result<EndAction, Misuse> {
         if let Phase::CollectingPart(mixed) = &mut self.phase {
             mixed.is_cut = true;
@@ -145,17 +145,17 @@ impl Exchange {
         self.end_of_part()
     }
 
-    /// Gives up on an order, not on the stored answers.
+    /// Sends the stored responses first and streams the node's behind them, in no other order.
     pub(in crate::exchange) fn open_what_was_held(&mut self) -> Result<(), Refused> {
         let (Phase::CollectingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
             return Ok(());
         };
         if mixed.lost.is_some() || !mixed.may_stream() {
-            // nothing can be put in front of coded answers, of what is not judged, or of
-            // what is no array
+            // stored responses can't precede an encoded body, a head that was not read, or a body
+            // that is no array
             return Err(Refused);
         }
-        // a piece that came only in part is not the caller's to repeat
+        // the caller does not repeat a piece that was buffered in part
         let received = usize::try_from(self.received).unwrap_or(usize::MAX);
         mixed.held.body.truncate(received);
         let Some(opened) = mixed.opened()? else {
@@ -172,8 +172,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Puts the answers together. If memory is refused, there is nothing to send: a
-    /// part of the answer must not look like all of it.
+    /// Merges the responses. If memory is refused the exchange is aborted: a part of the response
+    /// must not look like all of it.
     pub(in crate::exchange) fn merge(&mut self) -> Result<(), Misuse> {
         self.decode_part();
         let assembled = match &self.phase {
@@ -201,7 +201,7 @@ impl Exchange {
                 None
             }
             Assembled::Merged(merged, is_of_node) => {
-                // of nothing there is no type
+                // an empty body has no media type
                 if held.body.is_empty() || !is_of_node && !mixed.is_json {
                     self.head_edits.push(HeadEdit::set("Content-Type", JSON));
                 }
@@ -223,7 +223,7 @@ impl Exchange {
         self.move_on(Event::Coded, |phase| phase.coded(merged))
     }
 
-    /// Decodes the node's response, if it is coded, and makes of it what is to be stored.
+    /// Decodes the node's response, if it is encoded, and builds the entries that are stored.
     fn decode_part(&mut self) {
         let Phase::Merging(mixed) = &mut self.phase else {
             return;

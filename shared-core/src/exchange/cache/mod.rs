@@ -1,21 +1,22 @@
-//! What an exchange has to do with the cache.
+//! The part of an exchange that concerns the cache.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `asked`, `found` | what is looked for, and what comes of that |
-//! | `look_up`, `seek`, `batch`, `resource` | looking for it: of any request, of one answer, of a batch, of a GET |
-//! | `decoded` | the same of a body that is coded |
-//! | `calls`, `scope` | where it would be |
-//! | `waits` | waiting for what others fetch |
-//! | `hit`, `stand_in` | giving it out: fresh, and when it has expired |
-//! | `result` | the same as SSZ, of a call |
-//! | `part`, `merge`, `assembly`, `pairing` | a batch of which the node gets a part: what it is, how the node's response comes, what the client gets, which answer is whose |
-//! | `fetch`, `keep`, `storing` | having it fetched, and keeping a copy |
-//! | `fill` | the copy on its way into the cache |
+//! | `asked`, `found` | input and result of a lookup |
+//! | `look_up`, `seek`, `batch`, `resource` | lookup of a request, of one response, of a batch, of a GET |
+//! | `decoded` | lookup of a compressed body |
+//! | `calls`, `scope` | keys and vary keys |
+//! | `waits` | waiting for the owner and for other requests' fetches |
+//! | `hit`, `stand_in` | responses from fresh and from stale entries |
+//! | `result` | the result of a call as SSZ |
+//! | `part`, `merge`, `assembly`, `pairing` | split batches: their parts, the node's response, the merged body, the pairing of calls and responses |
+//! | `fetch`, `keep`, `storing` | fetches for the cache, and copies of responses |
+//! | `fill` | the fetch of a response that is to be stored |
 //! | `forms` | one resource in two formats |
-//! | `changing` | requests that make what is stored out of date |
-//! | `identity` | telling chains apart |
-//! | `purging`, `telling` | requests that purge, and that ask how it all goes |
+//! | `changing` | requests that invalidate stored responses |
+//! | `identity` | chain identity |
+//! | `shown`, `watch` | blocks that responses show to clients |
+//! | `purging`, `telling` | purge requests and status requests |
 
 pub(super) mod asked;
 mod assembly;

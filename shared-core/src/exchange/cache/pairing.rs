@@ -1,34 +1,33 @@
-//! Which of the node's answers belongs to which call.
+//! Pairing of the node's responses with the calls of a batch.
 //!
-//! By its id; where that tells nothing (`null`, none, one that was not asked for, one that
-//! several calls have) by its place, if there are as many answers as calls, or the others
-//! were broken off. The answers go
-//! to the client with the ids that they have: this decides about their order and about
-//! how long each may be.
+//! A response is paired by its id; where the id names no call (`null`, none, the id of a call
+//! that was not forwarded, or of several calls) by its position, if there are as many responses
+//! as calls, or the last ones are missing from a truncated response. Responses are sent with
+//! the ids that they have: the pairing decides their order and their maximum lengths.
 
 use super::part::{Member, Refused};
 use crate::jsonrpc::elements::Elements;
 use crate::jsonrpc::ids::by_id;
 
-/// The node's answers, by their numbers in its response.
+/// The node's responses, as indices into its response array.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
-    /// Of each call of the batch, if the node was asked and has answered.
+    /// The response to each call of the batch, if it was forwarded and the node has responded.
     pub(super) of_call: Vec<Option<usize>>,
-    /// Those that answer no call, in the node's order.
+    /// Responses that no call is paired with, in the node's order.
     pub(super) others: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Free,
-    /// It answers a call.
+    /// The response is paired with a call.
     Taken,
-    /// Of a call for which the node was not asked, or with a body of the operator's.
+    /// The response repeats the id of a call that was not forwarded.
     Dropped,
 }
 
-/// Pairs the calls of a batch with the node's answers, whose text is `text`.
+/// Pairs the calls of a batch with the node's responses, whose text is `text`.
 pub(super) fn pair(calls: &[Member], elements: &Elements, text: &[u8]) -> Result<Pairing, Refused> {
     let answers = &elements.all[..];
     let mut pairing = Pairing::default();
@@ -38,7 +37,7 @@ pub(super) fn pair(calls: &[Member], elements: &Elements, text: &[u8]) -> Result
         .map_err(|_| Refused)?;
     pairing.of_call.resize(calls.len(), None);
     let mut uses = filled(answers.len(), Use::Free)?;
-    // the first answer with each id, and after each answer the next one with its id
+    // the first response with each id, and for each response the next one with its id
     let mut first = by_id();
     first.try_reserve(answers.len()).map_err(|_| Refused)?;
     let mut next: Vec<Option<usize>> = filled(answers.len(), None)?;

@@ -1,4 +1,4 @@
-//! A batch of which the node gets a part.
+//! A split batch: its stored and denied responses, and the missing calls that the node receives.
 
 use std::sync::Arc;
 
@@ -10,47 +10,48 @@ use crate::config::Config;
 use crate::exchange::held::{work_of_gunzip, Held};
 use crate::gzip::inflate::InflateError;
 
-/// A batch of which the node gets a part.
+/// A split batch: the node receives only its missing calls.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct Mixed {
-    /// In the request's order.
+    /// The calls with an id, in the request's order.
     pub(in crate::exchange) places: Vec<Member>,
     pub(in crate::exchange) gzip: bool,
-    /// How the node's part is coded.
+    /// Content coding of the node's response.
     pub(in crate::exchange) coding: BodyCoding,
-    /// Whether the node calls it JSON.
+    /// Whether the media type of the node's response is JSON.
     pub(in crate::exchange) is_json: bool,
-    /// The status of the node's response.
+    /// Status of the node's response.
     pub(in crate::exchange) node_status: u16,
-    /// What has come of it.
+    /// The buffered body of the node's response.
     pub(in crate::exchange) held: Held,
-    /// What the client gets in place of the node's, which says that there is no body;
-    /// 0: nothing.
+    /// Status that replaces the node's status for the client, because the node's contradicts the
+    /// merged body; 0: none.
     pub(in crate::exchange) status: u16,
     /// The node's response was dropped, or will not be read.
     pub(in crate::exchange) lost: Option<Loss>,
-    /// Its head was not judged.
+    /// The head of the node's response was not read.
     pub(in crate::exchange) is_unjudged: bool,
-    /// The node has broken its response off: its last answers are missing.
+    /// The node's response is truncated: its last responses are missing.
     pub(in crate::exchange) is_cut: bool,
 }
 
-/// Why nothing of the node's response is sent.
+/// The reason why no part of the node's response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exchange) enum Loss {
-    /// It was too long to be buffered.
+    /// The response was too long to be buffered.
     Length,
-    /// It can't be decoded or read, or did not come to its end.
+    /// The response can't be decoded or read, or is incomplete.
     Unreadable,
 }
 
+/// The source of the response to one call.
 #[derive(Debug)]
 pub(in crate::exchange) enum Member {
-    /// The answer, and the id that it gets.
+    /// A stored response, and the id under which it is sent.
     Stored(Arc<Entry>, Vec<u8>),
-    /// The same of a call that must not be made.
+    /// The error of a denied call, and the id under which it is sent.
     Denied(Arc<Entry>, Vec<u8>),
-    /// The id under which the node was asked, and how many bytes its answer may have.
+    /// The id of a forwarded call, and its response limit in bytes.
     Asked(Vec<u8>, Option<u64>),
 }
 
@@ -62,26 +63,24 @@ impl Mixed {
         })
     }
 
-    /// How many bytes of stored answers have to be coded or decoded to put them
-    /// together.
+    /// Bytes of stored responses that have to be compressed or decompressed for the merge.
     pub(in crate::exchange) fn work(&self) -> u64 {
         self.stored().map(|(entry, _)| work(entry, self.gzip)).sum()
     }
 
-    /// Whether the node is asked for nothing that it would answer.
+    /// Whether no forwarded call has an id, so that the node has nothing to respond.
     pub(in crate::exchange) fn is_all_stored(&self) -> bool {
         let mut places = self.places.iter();
         !places.any(|place| matches!(place, Member::Asked(..)))
     }
 
-    /// Whether the node was asked for all of it: its response is the client's, if it is
-    /// no longer than it may be.
+    /// Whether the whole batch was forwarded: the node's response is the client's, unless it
+    /// exceeds the response limit.
     pub(in crate::exchange) fn is_all_asked(&self) -> bool {
         self.stored().next().is_none()
     }
 
-    /// How many bytes the shortest of the node's answers may have at most, if anything is
-    /// said of them.
+    /// The shortest response limit of the forwarded calls, in bytes; `None` if there is none.
     pub(in crate::exchange) fn most(&self) -> Option<u64> {
         let places = self.places.iter();
         places
@@ -92,7 +91,7 @@ impl Mixed {
             .min()
     }
 
-    /// Whether the node's part can go on as it comes, behind what is stored.
+    /// Whether the node's response can be streamed behind the stored responses.
     pub(in crate::exchange) fn may_stream(&self) -> bool {
         let first = self
             .held
@@ -103,8 +102,8 @@ impl Mixed {
         is_array && self.coding == BodyCoding::None && self.most().is_none() && !self.is_all_asked()
     }
 
-    /// How many bytes of the node's part are buffered at most: where it can't be sent
-    /// otherwise, as many as there is memory for.
+    /// Maximum number of bytes of the node's response that are buffered: where it can't be
+    /// streamed, the memory limit.
     pub(in crate::exchange) fn buffered_at_most(&self, config: &Config) -> u64 {
         match self.may_stream() {
             true => config.max_oneshot,
@@ -112,8 +111,8 @@ impl Mixed {
         }
     }
 
-    /// The node's response without its coding. Of one that was broken off this is its
-    /// beginning, which is noted.
+    /// Decodes the node's response. A truncated response yields its complete beginning, and the
+    /// truncation is recorded.
     pub(in crate::exchange) fn decode(&mut self, config: &Config) -> Result<Vec<u8>, Loss> {
         let coded = self.coding.coded().ok_or(Loss::Unreadable)?;
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -136,18 +135,18 @@ impl Mixed {
         })
     }
 
-    /// How many bytes of the node's response have to be decoded and read.
+    /// Bytes of the node's response that have to be decoded and read.
     pub(in crate::exchange) fn work_of_decoding(&self, config: &Config) -> usize {
         let body = &self.held.body;
         match self.coding.coded() {
             Some(Coded::Gzip) => work_of_gunzip(body, config),
-            // most answers are a fifth of what they say
+            // most bodies compress to a fifth of their length
             Some(Coded::Zstd) => body.len().saturating_mul(5),
             None => body.len(),
         }
     }
 
-    /// Nothing of the node's response is of use; its memory is given back.
+    /// Discards the node's response, and releases its memory.
     pub(in crate::exchange) fn lose(&mut self, loss: Loss) {
         let held = &mut self.held;
         *held = Held {
@@ -158,8 +157,8 @@ impl Mixed {
         self.lost = Some(loss);
     }
 
-    /// The beginning of an array with the stored answers in front of what is
-    /// in it; `None` if it is no array, or there are none.
+    /// Returns the beginning of the node's array with the stored responses in front of its
+    /// elements; `None` if it is no array, or the whole batch was forwarded.
     pub(in crate::exchange) fn opened(&self) -> Result<Option<Vec<u8>>, Refused> {
         let answer = &self.held.body[..];
         let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
@@ -174,7 +173,7 @@ impl Mixed {
             .collect();
         let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
         let mut opened = stored.ok_or(Refused)?;
-        // the bracket that closes it
+        // the closing bracket
         opened.pop();
         let rest = &answer[start + 1..];
         let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
@@ -188,12 +187,12 @@ impl Mixed {
     }
 }
 
-/// Memory was refused, and there is nothing that could be sent instead.
+/// The error of refused memory, when there is nothing else to send.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exchange) struct Refused;
 
-/// How many bytes of a stored answer have to be coded or decoded before it can
-/// be sent in a batch.
+/// Bytes of a stored response that have to be compressed or decompressed before it can be sent
+/// in a batch.
 pub(in crate::exchange) fn work(entry: &Entry, gzip: bool) -> u64 {
     match (gzip, entry.is_coded()) {
         (false, _) => entry.inflates(),

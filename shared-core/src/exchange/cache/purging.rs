@@ -1,5 +1,5 @@
-//! A request that purges: its query says what of, the owner of a store does it, and
-//! the answer is sent when it holds everywhere.
+//! Purge requests: the query specifies the purge scope, the owner purges, and the response is
+//! sent when the purge is in effect in all processes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
 use crate::exchange::transitions::Event;
 
-/// Longer than the owner is waited for, in milliseconds.
+/// Milliseconds for which a request waits; longer than the owner client waits for the owner.
 pub(super) const PATIENCE: u64 = 15_000;
 
 const NO_OWNER: &str =
@@ -24,24 +24,24 @@ const NO_ANSWER: &str =
 
 const METHOD: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
 
-/// What is to be purged.
+/// A purge request.
 #[derive(Clone, Copy, Debug)]
 pub struct Purge<'a> {
-    /// The request's method.
+    /// Method of the request.
     pub method: &'a [u8],
-    /// The request's query (docs/caching.md, Purging).
+    /// Query of the request (docs/caching.md, Purging).
     pub query: &'a [u8],
-    /// The name of the namespace where the query names none; `None`: the place's.
+    /// Name of the namespace where the query names none; `None`: the namespace of the route.
     pub namespace: Option<&'a [u8]>,
-    /// As of [`Asked`](super::asked::Asked).
+    /// Identity under which the request is woken, as in [`Asked`](super::asked::Asked).
     pub waiter: Waiter,
-    /// The same.
+    /// Milliseconds of the lookup clock, as in [`Asked`](super::asked::Asked).
     pub now: u64,
 }
 
 impl Exchange {
-    /// Purges, instead of a look-up; again once the request was woken, or its time
-    /// is over.
+    /// Purges in place of a lookup. The host calls it again once the request was woken, or its
+    /// wait has timed out.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -84,7 +84,7 @@ impl Exchange {
         self.answers(status, media_type, body, allow)
     }
 
-    /// An answer of our own, of that media type.
+    /// Responds with a body of the proxy itself, of that media type.
     pub(in crate::exchange) fn answers(
         &mut self,
         status: u16,

@@ -1,5 +1,5 @@
-//! GET and HEAD: what RFC 9111 says of storing them, the Beacon API where the
-//! node says nothing, and conditional requests (RFC 9110, section 13).
+//! Lookup of GET and HEAD: storage by RFC 9111, by the routes of the Beacon API where the node
+//! sends no directives, and conditional requests (RFC 9110, section 13).
 
 use std::sync::Arc;
 
@@ -35,16 +35,16 @@ impl Exchange {
         let request = &self.request.cache;
         let has = |name| request.fields.values(name).next().is_some();
         if has("if-match") || has("if-unmodified-since") {
-            // RFC 9111, 4.3.2: they are for the origin server alone
+            // RFC 9111, 4.3.2: these conditions are evaluated by the origin server alone
             self.reason = Reason::Condition;
             return Found::Nothing;
         }
-        // without a range it says nothing, but not every server knows that
+        // If-Range without Range has no meaning, but not every server knows that
         let partial = has("range") || has("if-range");
         let route = Route::of(&request.target);
         let known = route != Route::Other;
         let ssz = self.request.ssz;
-        // which of two formats it is to have is a part of its key
+        // the negotiated format is a part of the key
         let accept = || {
             let is_said = ssz.and_then(Negotiated::format).is_some();
             request.fields.values("accept").filter(move |_| !is_said)
@@ -52,7 +52,7 @@ impl Exchange {
         let name = name_of(&request.target, accept);
         let mut scope = self.scope(asked);
         if !beacon::is_beacon(&request.target) {
-            // not all GETs of a host vary alike
+            // the GETs of a host do not all vary on the same headers
             scope = self.scope_of(asked, Some(&name));
         }
         let sought = Sought {
@@ -90,10 +90,10 @@ impl Exchange {
         found
     }
 
-    /// Whether it is worth waiting for another one's answer where only that can
-    /// say whether it may be stored: not for events, nor for a 304 that is the
-    /// other client's own. What turns out not to be stored is remembered, so
-    /// that nobody waits for it again at once.
+    /// Whether the request may wait for another request's response, where only the response shows
+    /// whether it may be stored: not for an event stream, nor for a 304 to the other client's own
+    /// condition. Uncacheable responses are recorded in the negative cache, so that the next
+    /// requests do not wait for them.
     fn may_share_other(&self, scope: &Scope, name: &[u8]) -> bool {
         let request = &self.request.cache;
         let has = |name| request.fields.values(name).next().is_some();
@@ -110,8 +110,8 @@ impl Exchange {
         !has("if-none-match") && !has("if-modified-since") || revalidates()
     }
 
-    /// The node is asked whether what is stored is still right, and never
-    /// whether what the client has is.
+    /// Sets the conditions of the entry on the upstream request, and removes the client's
+    /// conditions.
     pub(in crate::exchange) fn ask_on_condition(&mut self, known: bool) {
         if self.storing.fill.is_none() {
             return;
@@ -138,7 +138,7 @@ impl Exchange {
         }
     }
 
-    /// The node says that what is stored is still right.
+    /// Updates a stale entry after the node's 304. Returns whether the client receives it.
     pub(in crate::exchange) fn revalidated<'a, I>(
         &mut self,
         stale: &Entry,
@@ -147,7 +147,7 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        // RFC 9111, 3.2: what the node says now is what holds
+        // RFC 9111, 3.2: headers of the 304 replace the stored ones
         let mut meta = stale.meta().clone();
         let said_now = |name: &[u8]| {
             let mut fields = head.fields.clone();
@@ -180,7 +180,7 @@ impl Exchange {
         let is_update = matches!(self.phase, Phase::AwaitingUpdate);
         let served = is_update || self.replace(&entry, None, CacheStatus::Revalidated);
         let asked = &self.request.cache.fields;
-        // what is stored may depend on more from now on
+        // the 304 may name further vary headers
         let depends = varies.names().filter(|_| !said.forbidden);
         let keeps = match (depends, &mut self.storing.fill) {
             (Some(names), Some(fill)) => fill.depends_on(&names, asked),
@@ -197,12 +197,12 @@ impl Exchange {
         self.request.cache.kind == CacheKind::Resource
     }
 
-    /// Whether the client needs the body of a stored answer.
+    /// Whether the client needs the body of the entry.
     pub(in crate::exchange) fn needs_body(&self, entry: &Entry) -> bool {
         !self.request.head && !self.has_already(entry)
     }
 
-    /// `If-None-Match` and, where there is none, `If-Modified-Since`.
+    /// Whether `If-None-Match` or, where there is none, `If-Modified-Since` matches the entry.
     fn has_already(&self, entry: &Entry) -> bool {
         let meta = entry.meta();
         if meta.status != 200 {
@@ -225,7 +225,7 @@ impl Exchange {
         matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
     }
 
-    /// What only GET and HEAD have.
+    /// Adds `Age`, and replaces the body where GET is conditional or the method is HEAD.
     pub(in crate::exchange) fn finish_resource(
         &mut self,
         answer: &mut Answer,
@@ -242,7 +242,7 @@ impl Exchange {
             .push(HeadEdit::set("Age", age.to_string().into_bytes()));
         if self.has_already(entry) {
             answer.status = 304;
-            // RFC 9110, 15.4.5: what describes the body is left out
+            // RFC 9110, 15.4.5: headers that describe the body are left out
             self.head_edits.retain(|edit| {
                 let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
                 !is("content-type") && !is("content-encoding") && !is("content-length")
@@ -253,7 +253,7 @@ impl Exchange {
             } else {
                 Some(entry.length(b""))
             };
-            // RFC 9110, 8.6: it may be left out
+            // RFC 9110, 8.6: Content-Length may be left out
             if let Some(length) = length {
                 self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
             }
@@ -279,8 +279,8 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// What a key is made of besides the place. The Beacon API's parameters come
-/// in any order, and what it answers depends on `Accept`.
+/// Returns the name that identifies a target in its scope. The parameters of the Beacon API
+/// have no order, and its responses depend on `Accept`.
 fn name_of<'a, I>(target: &[u8], accept: impl Fn() -> I) -> Vec<u8>
 where
     I: Iterator<Item = &'a [u8]>,
@@ -292,8 +292,8 @@ where
     let mut name = halves.next().unwrap_or_default().to_vec();
     if let Some(query) = halves.next() {
         let mut parameters: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
-        // by name alone: the order of a repeated one may matter. Where a name is
-        // coded it may be that of another one
+        // sorted by name alone: the order of a repeated parameter may matter. An encoded name may
+        // equal another one
         if parameters
             .iter()
             .all(|one| is_plain(name_of_parameter(one)))
@@ -304,7 +304,7 @@ where
         name.extend_from_slice(&parameters.join(&b'&'));
     }
     for line in accept() {
-        // no target has a line feed
+        // no target contains a line feed
         name.push(b'\n');
         name.extend_from_slice(line);
     }
@@ -316,8 +316,8 @@ fn name_of_parameter(parameter: &[u8]) -> &[u8] {
     &parameter[..end.unwrap_or(parameter.len())]
 }
 
-/// Whether it is no other name's percent-encoded form (RFC 3986, 2.1), nor a
-/// form's.
+/// Whether the name has no percent-encoding (RFC 3986, 2.1) and no encoding of HTML forms, so
+/// that it equals no other notation of itself.
 fn is_plain(name: &[u8]) -> bool {
     !name.iter().any(|byte| matches!(byte, b'%' | b'+'))
 }
@@ -333,20 +333,20 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_the_beacon_api_come_in_any_order() {
+    fn beacon_parameters_in_another_order_have_the_same_name() {
         let target = "/eth/v1/beacon/states/1/validators";
-        let of = |query: &str| name(&format!("{target}?{query}"), &[]);
-        assert_eq!(of("status=a&id=1"), of("id=1&status=a"));
-        assert_ne!(of("id=1&id=2"), of("id=2&id=1"));
-        // a name that is coded may be the same one
-        assert_ne!(of("id=1&%69d=2"), of("%69d=2&id=1"));
-        assert_eq!(of("a=%31&b"), of("b&a=%31"));
-        assert_ne!(of(""), name(target, &[]));
+        let with_query = |query: &str| name(&format!("{target}?{query}"), &[]);
+        assert_eq!(with_query("status=a&id=1"), with_query("id=1&status=a"));
+        assert_ne!(with_query("id=1&id=2"), with_query("id=2&id=1"));
+        // an encoded name may equal another one
+        assert_ne!(with_query("id=1&%69d=2"), with_query("%69d=2&id=1"));
+        assert_eq!(with_query("a=%31&b"), with_query("b&a=%31"));
+        assert_ne!(with_query(""), name(target, &[]));
         assert_ne!(name("/x?b&a", &[]), name("/x?a&b", &[]));
     }
 
     #[test]
-    fn the_beacon_api_answers_by_accept() {
+    fn name_contains_accept_for_the_beacon_api_only() {
         let target = "/eth/v2/beacon/blocks/1";
         assert_ne!(name(target, &["application/json"]), name(target, &[]));
         assert_eq!(name("/x", &["a/b"]), name("/x", &[]));

@@ -1,4 +1,4 @@
-//! The result of a call as SSZ, made of the JSON that is stored, for each hit.
+//! Results of calls as SSZ, which are converted from the stored JSON for each hit.
 
 use super::asked::Asked;
 use crate::cache::entry::Entry;
@@ -13,11 +13,11 @@ use crate::memory;
 use crate::memory::Reservation;
 use crate::transcode::{Format, Negotiated, Transcoder, Why, OCTETS, TYPE};
 
-/// So much is read before the memory for what is made of it is taken.
+/// Bytes of JSON that are read between two updates of the reservation.
 const PIECE: usize = 256 << 10;
 
 impl Exchange {
-    /// Whether the result of a call is to be SSZ.
+    /// Whether the client requested the result of a call as SSZ.
     pub(in crate::exchange) fn gives_result(&self) -> bool {
         self.result_wanted().is_some()
     }
@@ -27,8 +27,8 @@ impl Exchange {
         ssz.filter(|ssz| ssz.is_call() && ssz.format() == Some(Format::Ssz))
     }
 
-    /// The result in the entry as it is sent: as SSZ or, where it has none, under an
-    /// id. `None`: there is no memory for it.
+    /// Responds with the result of an entry as SSZ or, where it has none, with the JSON under its
+    /// id. Returns `None` if memory is short.
     pub(super) fn respond_with_result(
         &mut self,
         entry: &Entry,
@@ -41,13 +41,13 @@ impl Exchange {
             return None;
         }
         let json = entry.identity(id)?;
-        // until it is coded
+        // reserved until the result is compressed
         let place = place(&self.config, json.length());
         let made = place.and_then(|place| Ok((place, self.result_of(ssz, &json)?)));
         let (_place, (result, memory)) = match made {
             Ok(made) => made,
             Err(Why::Memory) => return None,
-            // errors, what is none of its type, and one too many: as the node has it
+            // errors, results of another type and results beyond a limit: the node's JSON
             Err(why) => {
                 self.not_ssz = Some(why.mode());
                 let body = match self.may_gzip(asked) {
@@ -72,7 +72,7 @@ impl Exchange {
         Some(answer)
     }
 
-    /// The SSZ, and the memory that it takes.
+    /// Converts the result to SSZ. Returns it with its reservation.
     fn result_of(&self, ssz: Negotiated, json: &Body) -> Result<(Vec<u8>, Reservation), Why> {
         let config = &self.config;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
@@ -96,7 +96,7 @@ impl Exchange {
         Ok((result.into_pieces().0, memory))
     }
 
-    /// Coded, where the client takes that and it is worth it.
+    /// Compresses the result, if the client accepts gzip and the result is long enough.
     fn coded_result(&self, result: Vec<u8>, asked: &Asked<'_>) -> Option<Body> {
         let is_long = result.len() as u64 >= self.config.min_length;
         if self.may_gzip(asked) && (is_long || self.request.accept_encoding.refuses_identity()) {

@@ -1,4 +1,4 @@
-//! What tells answers apart beside what they are to.
+//! Vary keys of requests.
 
 use super::asked::Asked;
 use super::waits::Since;
@@ -9,12 +9,12 @@ use crate::exchange::head::CacheKind;
 use crate::exchange::machine::Exchange;
 
 impl Exchange {
-    /// All that tells answers to the same call apart.
+    /// Returns the scope of the request, which separates the variants of a call.
     pub(in crate::exchange) fn scope(&self, asked: &Asked<'_>) -> Scope {
         self.scope_of(asked, None)
     }
 
-    /// The same, of one thing in a place.
+    /// Returns the scope of the request, or of one target (`name`) of its route.
     pub(in crate::exchange) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> Scope {
         let request = &self.request.cache;
         let mut base = Scope::new();
@@ -23,7 +23,7 @@ impl Exchange {
         if let Some(name) = name {
             base.push(name);
         }
-        // nodes have fields for browsers only, and don't always say so in Vary
+        // nodes send some headers to browsers only, and do not always name Origin in Vary
         let from_browser = request.fields.values("origin").next().is_some();
         base.push(if from_browser { b"origin" } else { b"" });
         let mut keyed = self.config.cache.credentials.keyed().peekable();
@@ -43,18 +43,18 @@ impl Exchange {
         }
     }
 
-    /// What the operator has named.
+    /// Name of the namespace that the operator has set.
     pub(super) fn namespace<'a>(&'a self, asked: &Asked<'a>) -> Option<&'a [u8]> {
         let of_place = || self.config.cache.namespace.as_deref();
         asked.namespace.or_else(of_place)
     }
 
-    /// Whether answers of other places could be under what this is looked up by.
+    /// Whether the namespace could contain responses of other routes.
     pub(in crate::exchange) fn is_nowhere(&self, asked: &Asked<'_>) -> bool {
         asked.unnamed && self.namespace(asked).is_none()
     }
 
-    /// The namespace, but for what only calls have in it.
+    /// Pushes the namespace, without the target that only calls have in it.
     pub(in crate::exchange) fn push_place(&self, base: &mut Scope, asked: &Asked<'_>) {
         match self.namespace(asked) {
             Some(namespace) => base.push(namespace),
@@ -66,22 +66,21 @@ impl Exchange {
         }
     }
 
-    /// What the owner knows a namespace by, and what it has said of the chain
-    /// behind it.
+    /// Returns the identifier of the namespace at the owner, and the dispatch mark of its chain.
     pub(in crate::exchange) fn mark_of(
         &self,
         scope: &Scope,
         now: u64,
     ) -> (Namespace, Option<Mark>) {
         let Some(owner) = self.config.process.shared.owner() else {
-            // nobody asks for it
+            // without an owner the namespace is not used
             return Default::default();
         };
         let namespace = name_of(scope.namespace());
         (namespace, owner.mark(&namespace, now))
     }
 
-    /// What is known now.
+    /// Returns the identifier of the namespace, and the state that is known now.
     pub(in crate::exchange) fn since(&self, scope: &Scope, now: u64) -> (Namespace, Since) {
         let (namespace, mark) = self.mark_of(scope, now);
         let since = Since {

@@ -1,4 +1,4 @@
-//! Looking for one answer: here, with those who fetch it, with the owner of a store.
+//! Lookup of one response: in the hot tier, among in-flight fetches, at the owner.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_length;
 
 impl Exchange {
-    /// Looks for one answer. `what` is made only if it is to be fetched.
+    /// Looks up one response. `what` is called only if the response is to be fetched.
     pub(in crate::exchange) fn seek(
         &mut self,
         sought: &Sought<'_>,
@@ -43,12 +43,12 @@ impl Exchange {
             if other.is_none() || self.looked.is_parted {
                 return self.after_waiting(*waited, sought, scope, asked, what);
             }
-            // what answers vary on was learnt meanwhile: it is coalesced under its own key
+            // the vary headers changed during the wait: the request is coalesced under its own key
             self.looked.is_parted = true;
             match waited.turn() {
                 Some(Turn::Landed(_)) => {}
                 Some(Turn::Lead(token)) => shared.finish(token, Outcome::Alone),
-                // nobody woke it: it has waited long enough
+                // the request was not woken: its wait has timed out
                 None => {
                     self.cache_status = CacheStatus::Miss;
                     return self.fetch(self.new_fill(what(), scope.clone(), None, asked), asked);
@@ -67,7 +67,7 @@ impl Exchange {
                 self.keep_stale(&entry);
                 self.cache_status = CacheStatus::Miss;
                 if let Some(found) = self.give(&key, Arc::clone(&entry), sought.id, asked) {
-                    // of a part, or a head alone, the node says no more than that
+                    // the node's response to a range or HEAD would be as incomplete
                     if sought.is_whole && !matches!(found, Found::Nothing) {
                         self.verify(&entry, scope, asked, what);
                     }
@@ -86,10 +86,10 @@ impl Exchange {
             self.reason = Reason::RequestNoStore;
         }
         if !sought.is_whole || self.request.cache.no_store {
-            // what comes is not what could be stored, or must not be
+            // the response is not a complete one, or must not be stored
             return Found::Nothing;
         }
-        // what is sent meanwhile is sent because another request fetches it
+        // a stale entry is sent meanwhile because another request fetches the new one
         let unkept = shared.unkept.get(&key, asked.now);
         let may_share = sought.coalesces && self.config.cache.lock && unkept != Some(Unkept::One);
         let may_share = may_share && shared.may_wait();
@@ -98,14 +98,14 @@ impl Exchange {
         let (namespace, since) = self.since(scope, asked.now);
         let token = match asked.waiter {
             Some(waiter) if asks && !asked.bypass => {
-                // what is not kept here is not kept elsewhere either
+                // an uncacheable response is not stored by other processes either
                 let in_vain = unkept.is_some();
                 let part = take_part(
                     &shared, key, waiter, &namespace, coalesces, in_vain, asked.now,
                 );
                 match part {
                     Part::Leads(Some(token)) if trusted => {
-                        // another event loop may have landed it since this looked
+                        // another event loop may have stored it since the hot tier was searched
                         match self.landed(&key, sought, asked) {
                             Some(entry) => {
                                 shared.finish(token, Outcome::Answer(Arc::clone(&entry)));
@@ -136,14 +136,14 @@ impl Exchange {
         self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
     }
 
-    /// What is there now.
+    /// Searches the hot tier again.
     fn landed(&self, key: &Key, sought: &Sought<'_>, asked: &Asked<'_>) -> Option<Arc<Entry>> {
         let entry = self.config.process.shared.hot()?.get(key, asked.now)?;
         self.keep_stale(&entry);
         Some(entry).filter(|entry| sought.id.is_some() || !self.is_changed(entry, asked))
     }
 
-    /// What was changed must not be revalidated either: its tag may be the same.
+    /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
     fn remove_changed(&self, hot: &Hot, key: &Key, asked: &Asked<'_>) {
         if self.config.process.shared.changes.last() == 0 {
             return;
@@ -160,8 +160,8 @@ impl Exchange {
         }
     }
 
-    /// Whether a stored answer is not another one than its other format, which is
-    /// here. If it is, the node is to say which of them holds.
+    /// Whether an entry has the same value as the entry of its other format, if there is one. If
+    /// the values are different the node must be queried.
     pub(in crate::exchange) fn says_the_same(&self, key: &Key, entry: &Arc<Entry>) -> bool {
         if !entry.is_uncompared() {
             return true;
@@ -192,7 +192,7 @@ impl Exchange {
         says_the_same
     }
 
-    /// What came of waiting. It is not done twice.
+    /// Continues after a wait. A request waits once.
     fn after_waiting(
         &mut self,
         waited: Waits,
@@ -206,10 +206,10 @@ impl Exchange {
         let Some((key, since)) = waited.answer() else {
             return Found::Nothing;
         };
-        // what answers depend on may have been learnt meanwhile
+        // the vary headers may have changed meanwhile
         let parted = sought.key != key;
         let token = match waited.turn() {
-            // nobody woke it: it has waited long enough
+            // the request was not woken: its wait has timed out
             None => {
                 if !parted {
                     if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
@@ -240,18 +240,18 @@ impl Exchange {
     }
 }
 
-/// What a request has to do with the flight of a key.
+/// The role of a request in the flight of a key.
 pub(in crate::exchange) enum Part {
-    /// It leads, or (`None`) there is nobody to wait for.
+    /// The request leads, or (`None`) goes to the node without a flight.
     Leads(Option<Token>),
-    /// The owner of a store is asked: wait.
+    /// The owner is queried: wait.
     Asks,
     /// Another request leads: wait.
     Follows,
 }
 
-/// Leads, or follows, the flight of a key. With a store the look-up there is
-/// the first to lead.
+/// Joins the flight of a key as leader or follower. Where there is an owner the query to it
+/// leads first.
 fn take_part(
     shared: &Shared,
     key: Key,

@@ -1,5 +1,5 @@
-//! Blocks that the node's answer shows to the client, whether it is stored or not: what was true
-//! of an older head is over before its last byte has gone out.
+//! Observation of the blocks that the node's response shows to the client, whether it is stored
+//! or not: entries of an older head expire before its last byte is sent.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::jsonrpc::request::Call;
 use crate::jsonrpc::shown::Showing;
 
 impl Exchange {
-    /// Watches what the node's answer to calls shows, which go there.
+    /// Observes the blocks that the response to forwarded calls shows.
     pub(in crate::exchange) fn watch_calls(
         &mut self,
         calls: &[Call<'_>],
@@ -42,7 +42,7 @@ impl Exchange {
         self.watch(scope, Heights::Blocks, of);
     }
 
-    /// The same of a route of the Beacon API that shows blocks.
+    /// Observes the blocks that the response of a route of the Beacon API shows.
     pub(in crate::exchange) fn watch_route(&mut self, asked: &Asked<'_>, found: &Found) {
         if !self.is_to_watch(found) || !is_beacon(&self.request.cache.target) {
             return;
@@ -54,7 +54,7 @@ impl Exchange {
         self.watch(&scope, Heights::Slots, || Some(Watched::Slot(slot)));
     }
 
-    /// Whether the node is asked, for the client or in the background.
+    /// Whether the request is forwarded to the node, for the client or in the background.
     pub(in crate::exchange) fn is_to_watch(&self, found: &Found) -> bool {
         let has_owner = self.config.process.shared.owner().is_some();
         has_owner && (matches!(found, Found::Nothing) || self.looked.update.is_some())
@@ -71,22 +71,22 @@ impl Exchange {
         });
     }
 
-    /// The head of the node's answer. What fails, or is no answer to all that was asked, shows
-    /// nothing.
+    /// Stops the observation if the response has another status than 200: errors and partial
+    /// responses show no block.
     pub(in crate::exchange) fn watch_status(&mut self, status: u16) {
         if status != 200 {
             self.watched = None;
         }
     }
 
-    /// A piece of the node's answer, before the client gets it.
+    /// Observes a piece of the node's response, before it is sent to the client.
     pub(in crate::exchange) fn watch_piece(&mut self, piece: &[u8]) {
         if let Some(watch) = &mut self.watched {
             watch.feed(piece);
         }
     }
 
-    /// Whether the host is to show an answer that is not touched otherwise.
+    /// Whether the host must deliver a response to the exchange that is sent unchanged otherwise.
     pub(in crate::exchange) fn is_watched(&self) -> bool {
         self.watched.is_some()
     }

@@ -1,5 +1,5 @@
-//! A stored answer that has expired, and may be sent all the same: the node
-//! fails, or says that it is still right, or another request fetches a new one.
+//! Stale entries, which are served while the node fails, after the node has validated them, or
+//! while another request fetches a new response.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
 use crate::exchange::transitions::Event;
 
-/// For how long a request waits for what the owner of a store has, before it
-/// takes what has expired: longer than the owner is waited for, in
-/// milliseconds. Who is not woken then waits for another process's request.
+/// Milliseconds for which a request with a stale entry waits for the owner before it sends the
+/// entry; longer than the owner client waits for the owner. A request that is not woken by
+/// then waits for another process's fetch.
 const WAIT: u64 = 30;
 
 impl Exchange {
-    /// Keeps at hand what is stored and has expired.
+    /// Finds the stale entry of the target, and keeps it for later states.
     pub(in crate::exchange) fn find_stand_in(&mut self, sought: &Sought<'_>, asked: &Asked<'_>) {
         let shared = &self.config.process.shared;
         let stale = shared.hot().and_then(|hot| hot.stale(&sought.key));
@@ -41,7 +41,7 @@ impl Exchange {
             });
     }
 
-    /// Whether it may be sent while a new one is fetched.
+    /// Whether the stale entry may be sent while a new response is fetched.
     pub(in crate::exchange) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.covers_update(&stand_in.entry, asked.now)
@@ -49,13 +49,13 @@ impl Exchange {
         })
     }
 
-    /// Whether the operator or the node allows that.
+    /// Whether the operator or the node allows a stale response during an update.
     fn covers_update(&self, entry: &Entry, now: u64) -> bool {
         entry.stands_in_while_revalidated(now)
             || self.config.cache.use_stale.while_updating() && entry.stands_in(now)
     }
 
-    /// Gives it out as that.
+    /// Responds with the stale entry, if that is allowed.
     pub(in crate::exchange) fn give_stale(
         &mut self,
         status: CacheStatus,
@@ -70,7 +70,7 @@ impl Exchange {
         self.looked.given_as = Some(status);
         match self.give(&key, entry, id.as_deref(), asked) {
             None | Some(Found::Nothing) => {
-                // the node's answer is not only sent, but stored, too
+                // the node's response is to be sent, and stored, too
                 self.looked.given_as = None;
                 self.reason = Reason::None;
                 None
@@ -79,7 +79,7 @@ impl Exchange {
         }
     }
 
-    /// For how long to wait after `LookUp::Wait`, in milliseconds.
+    /// Milliseconds to wait after `LookUp::Wait`.
     pub fn wait_ms(&self) -> u64 {
         let most = match &self.phase {
             Phase::Waiting(waits) if waits.is_for_owner() => return PATIENCE,
@@ -97,9 +97,9 @@ impl Exchange {
         shared.may_send(now) && shared.generation() == stand_in.generation
     }
 
-    /// The node fails the request like this: to be said before the head of
-    /// what the client would get. Whether a stored answer will be sent in place
-    /// of the one with that head.
+    /// Records a failure of the node, which the host reports before the head of the response that
+    /// the client would receive. Returns whether a stale entry will be sent in place of the
+    /// response with that head.
     pub fn fails(&mut self, failure: Failure, now: u64) -> bool {
         self.record_failure(failure);
         let is_stood_in_for = self.would_stand_in(failure, now);
@@ -111,12 +111,12 @@ impl Exchange {
         is_stood_in_for
     }
 
-    /// Whether the host has said that it does.
+    /// Whether the host has reported a failure of the node.
     pub fn has_failed(&self) -> bool {
         self.looked.failed.is_some()
     }
 
-    /// The same, if it were to fail.
+    /// Whether a stale entry would be sent after this failure.
     pub fn would_stand_in(&mut self, failure: Failure, now: u64) -> bool {
         self.renew_stand_in();
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
@@ -124,9 +124,9 @@ impl Exchange {
         })
     }
 
-    /// Whether the client gets an answer though the node has failed like this before its
-    /// head: stored and denied answers of a batch, and errors for its other calls. The
-    /// host's own response is shown as if it were the node's then; its status stays.
+    /// Whether the client receives responses though the node has failed before its head: stored
+    /// and denied responses of a split batch, and errors for the other calls. The host's own
+    /// response is delivered to the exchange as if it were the node's then; its status stays.
     pub fn answers_without_node(&self, failure: Failure) -> bool {
         let Phase::AwaitingPart(mixed) = &self.phase else {
             return false;
@@ -134,8 +134,8 @@ impl Exchange {
         failure.is_before_head() && !mixed.is_all_asked()
     }
 
-    /// Another request may have fetched a newer one meanwhile, and others have
-    /// seen it.
+    /// Replaces the stale entry by a newer one that another request has fetched meanwhile, and that
+    /// clients have seen.
     fn renew_stand_in(&mut self) {
         let shared = &self.config.process.shared;
         let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot()) else {
@@ -162,8 +162,8 @@ impl Exchange {
             || self.config.cache.use_stale.covers(failure) && entry.stands_in(now)
     }
 
-    /// Whether a stored answer takes the place of the one with this head: the
-    /// node says that it is still right, or has failed.
+    /// Whether a stored response replaces the response with this head, because the node has
+    /// validated the entry, or has failed.
     pub(in crate::exchange) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
     where
         I: Iterator<Item = Field<'a>> + Clone,
@@ -174,7 +174,7 @@ impl Exchange {
         if head.status == 304 {
             return stand_in.is_asked_for && self.revalidated(&stand_in.entry, head);
         }
-        // a host that says nothing of it keeps no link to an owner either
+        // a host that reports no failure has no link to an owner either
         let (failure, stands_in) = match self.looked.failed {
             Some(failed) => (failed.failure, failed.is_stood_in_for),
             None => {
@@ -187,7 +187,7 @@ impl Exchange {
             }
         };
         if let (true, Phase::AwaitingUpdate) = (stands_in, &self.phase) {
-            // what is stored is better than this
+            // the stale entry is preferred to the node's error
             self.refuse_fill();
             return true;
         }
@@ -203,7 +203,7 @@ impl Exchange {
         true
     }
 
-    /// Sends a stored answer in place of the node's.
+    /// Sends a stored response in place of the node's.
     pub(in crate::exchange) fn replace(
         &mut self,
         entry: &Entry,
@@ -230,7 +230,7 @@ impl Exchange {
             .is_ok()
     }
 
-    /// Nothing of an answer that failed goes with the one that stands in.
+    /// Removes the headers of a failed response that a stale entry replaces.
     fn drop_fields<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,

@@ -1,30 +1,30 @@
-//! What is stored of an answer, and how it comes to that.
+//! The plan for storing a response: its fill, and the bytes from which the fill is fed.
 
 use super::fill::Fill;
 use crate::cache::reason::Reason;
 use crate::config::Config;
 
-/// What is stored of an answer, and how it comes to that.
+/// The plan for storing a response.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct Storing {
-    /// What will be stored when the answer is whole.
+    /// Fill that is published when the response is complete.
     pub(in crate::exchange) fill: Option<Box<Fill>>,
-    /// The node's own head was judged.
+    /// The node's own head was read.
     pub(in crate::exchange) is_judged: bool,
-    /// It is fed from the node's own body.
+    /// The fill is fed from the node's own body.
     pub(in crate::exchange) is_apart: bool,
-    /// The length that the node gave its body, and how much of it has come.
+    /// Declared length of the node's body, and the bytes of it that have arrived.
     pub(in crate::exchange) node_length: Option<u64>,
     pub(in crate::exchange) node_sent: u64,
 }
 
 impl Storing {
-    /// What is fed by what the client gets.
+    /// Returns the fill if it is fed from the bytes that the client receives.
     pub(in crate::exchange) fn of_sent(&mut self) -> Option<&mut Fill> {
         self.fill.as_deref_mut().filter(|_| !self.is_apart)
     }
 
-    /// Keeps a copy of what the client gets, where that is what the node sent.
+    /// Copies a piece that the client receives, where the fill is fed from these bytes.
     pub(in crate::exchange) fn copy_of_sent(
         &mut self,
         config: &Config,
@@ -36,7 +36,7 @@ impl Storing {
         }
     }
 
-    /// Keeps a copy for what will be stored; if that can't be, nothing will.
+    /// Copies a piece into the fill, or discards the fill if that fails.
     pub(in crate::exchange) fn copy(&mut self, config: &Config, reason: &mut Reason, piece: &[u8]) {
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let Some(mut fill) = self.fill.take() else {

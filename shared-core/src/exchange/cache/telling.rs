@@ -1,5 +1,5 @@
-//! A request that asks how it all goes: what workers have counted, and what the owner of
-//! a store knows of itself, which may have to be waited for.
+//! Status requests: reports of the workers' counters, and of the owner's state, for which the
+//! request may have to wait.
 
 use std::sync::Arc;
 
@@ -15,20 +15,21 @@ use crate::status::board::Board;
 use crate::status::report::Report;
 use crate::status::Format;
 
-/// What is to be told.
+/// A status request.
 #[derive(Clone, Copy, Debug)]
 pub struct Tell<'a> {
-    /// The request's method.
+    /// Method of the request.
     pub method: &'a [u8],
-    /// The request's query (docs/observability.md).
+    /// Query of the request (docs/observability.md).
     pub query: &'a [u8],
-    /// The host and its version.
+    /// Name and version of the host.
     pub host: &'a str,
-    /// What its workers have counted.
+    /// Counters of the host's workers.
     pub board: Board,
-    /// As of [`Asked`](super::asked::Asked); without one the owner is not asked.
+    /// Identity under which the request is woken, as in [`Asked`](super::asked::Asked); without
+    /// one the owner is not queried.
     pub waiter: Option<Waiter>,
-    /// The same.
+    /// Milliseconds of the lookup clock, as in [`Asked`](super::asked::Asked).
     pub now: u64,
     /// Seconds since 1970.
     pub wall: u64,
@@ -37,8 +38,8 @@ pub struct Tell<'a> {
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 impl Exchange {
-    /// Tells it, instead of a look-up; again once the request was woken, or its time is
-    /// over.
+    /// Reports the status in place of a lookup. The host calls it again once the request was woken,
+    /// or its wait has timed out.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.

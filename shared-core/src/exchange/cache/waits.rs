@@ -1,5 +1,4 @@
-//! Waiting for what another request fetches, or for what the owner of a store
-//! has.
+//! Waiting for a response that another request fetches, or for entries of the owner.
 
 use std::sync::Arc;
 
@@ -12,66 +11,65 @@ use crate::cache::process::Shared;
 use crate::cache::scope::Names;
 use crate::cache::Key;
 
-/// A request that waits. Dropped, it waits no longer, and what was its turn is
-/// another one's.
+/// A request that waits. When it is dropped it leaves its flight, and a leadership that was
+/// offered to it is handed over.
 #[derive(Debug)]
 pub(in crate::exchange) struct Waits {
     shared: Arc<Shared>,
-    /// Under which name.
+    /// Identity under which the request is woken.
     waiter: Waiter,
     awaited: Awaited,
 }
 
-/// What it waits for.
+/// The event that a request waits for.
 #[derive(Debug)]
 pub(in crate::exchange) enum Awaited {
-    /// One answer, that another request fetches or the owner of a store has.
+    /// One response, which another request fetches or the owner has.
     Answer(Key, Since),
-    /// What the owner of a store has of a batch.
+    /// The owner's entries for a batch.
     Stored,
-    /// What other requests fetch for a batch, in a scope that varies on these names. What
-    /// the owner had of it is kept.
+    /// Responses that other requests fetch for a batch, in a scope with these vary headers, and
+    /// the entries that the owner had for it.
     Flights(Since, Option<Names>, Option<OfOwner>),
-    /// What the owner says of a purge, or of itself.
+    /// The owner's reply to a purge or status request.
     Said,
-    /// Nothing any more.
+    /// The wait has ended.
     Nothing,
 }
 
-/// What was known when a request began to wait.
+/// The state when a request began to wait.
 #[derive(Clone, Debug)]
 pub(in crate::exchange) struct Since {
-    /// The last purge.
+    /// Generation of the last purge.
     pub(in crate::exchange) generation: u64,
-    /// The chain's state.
+    /// State of the chain.
     pub(in crate::exchange) mark: Option<Mark>,
 }
 
 impl Since {
-    /// Whether an answer that came meanwhile is one to it: it may have been asked
-    /// for before, and with several event loops a purge may hold by the time that
-    /// this one goes on.
+    /// Whether an entry may answer the request: it may have been fetched before the request began,
+    /// and with several event loops a purge may be in effect by the time that this one resumes.
     pub(in crate::exchange) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
         shared.holds_since(self.generation) && entry.answers(self.mark.as_ref())
     }
 }
 
-/// What the owner of a store has of a batch.
+/// The owner's entries for a batch.
 #[derive(Debug)]
 pub(in crate::exchange) struct OfOwner {
     pub(in crate::exchange) entries: Vec<(Key, Arc<Entry>)>,
-    /// The last purge that was known when it said so.
+    /// Generation of the last purge that was known before the owner's reply was read.
     pub(in crate::exchange) generation: u64,
 }
 
-/// What came of waiting for a batch.
+/// The result of waiting for a batch.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct Came {
-    /// What others fetched, if that was waited for.
+    /// Responses that other requests fetched, if the batch waited for them.
     pub(in crate::exchange) landed: Option<Vec<(Key, Arc<Entry>)>>,
-    /// The names that answers varied on when it began to wait for others.
+    /// Vary headers when the batch began to wait for other requests.
     pub(in crate::exchange) names: Option<Names>,
-    /// What the owner had, if it was asked.
+    /// Entries of the owner, if it was queried.
     pub(in crate::exchange) of_owner: Option<OfOwner>,
 }
 
@@ -88,7 +86,8 @@ impl Waits {
         })
     }
 
-    /// The one answer that it waits for.
+    /// Returns the key of the single response that the request waits for, and the state at that
+    /// time.
     pub(in crate::exchange) fn answer(&self) -> Option<(Key, Since)> {
         match &self.awaited {
             Awaited::Answer(key, since) => Some((*key, since.clone())),
@@ -96,24 +95,24 @@ impl Waits {
         }
     }
 
-    /// Whether that is what the owner says of a purge, or of itself.
+    /// Whether the request waits for the owner's reply to a purge or status request.
     pub(in crate::exchange) fn is_for_owner(&self) -> bool {
         matches!(self.awaited, Awaited::Said)
     }
 
-    /// What came of that; `None`: nobody woke it.
+    /// Claims the wakeup; `None` if the request was not woken.
     pub(in crate::exchange) fn turn(mut self) -> Option<Turn> {
         let turn = self.shared.flights.claim(self.waiter)?;
         self.awaited = Awaited::Nothing;
         Some(turn)
     }
 
-    /// What came of it for a batch.
+    /// Claims the result of waiting for a batch.
     pub(in crate::exchange) fn of_batch(mut self) -> Came {
         let shared = Arc::clone(&self.shared);
         match std::mem::replace(&mut self.awaited, Awaited::Nothing) {
             Awaited::Stored => {
-                // before: a purge may come between
+                // read before the entries: a purge may occur meanwhile
                 let generation = shared.generation();
                 let claim = |owner: &dyn Owner| OfOwner {
                     entries: owner.claim_all(self.waiter),

@@ -1,7 +1,7 @@
-//! Blocks that an answer shows to a client on its way.
+//! Observation of the blocks that a response shows to a client while it is sent.
 //!
-//! An answer is not read for that but at its beginning and its end, unless it is short: all
-//! parts of it are of one block, or the last is of the highest.
+//! Of a long response only the beginning and the end are read: all parts of it belong to one
+//! block, or the last part belongs to the highest.
 
 use std::sync::Arc;
 
@@ -11,24 +11,25 @@ use crate::cache::Namespace;
 use crate::jsonrpc::response::{self, Outcome};
 use crate::jsonrpc::shown::{highest_slot_in_text, Showing, Shown};
 
-/// A shorter answer is read to the letter. Bytes.
+/// Maximum length in bytes of a response that is read completely.
 const SHORT: usize = 16 << 10;
 
-/// The same of a batch, of which whose a longer one's blocks are can't be told. Bytes.
+/// Maximum length in bytes of a batch response that is read completely; the blocks of a longer
+/// one can't be assigned to calls.
 const SHORT_BATCH: usize = 64 << 10;
 
-/// So much of the end of a longer one is looked at. Bytes.
+/// Bytes at the end of a longer response that are read.
 const END: usize = 4 << 10;
 
-/// One that comes in many pieces is read so often at most.
+/// Maximum number of times that a response of many pieces is read.
 const READ: u8 = 16;
 
-/// A block that only the call names is believed to be there if it is no further above the
-/// highest head that an answer told of: nodes that don't have it say so, but who asks may name
-/// any.
+/// Number of blocks above the highest head that a response has shown: a block that only the call
+/// names counts as existing up to there. Nodes respond with an error for a missing block, but a
+/// client may name any.
 const NEAR: u64 = 16;
 
-/// What an answer may show, and how it began and ends.
+/// The blocks that a response may show, with the beginning and end of its text.
 #[derive(Debug)]
 pub(in crate::exchange) struct Watch {
     shared: Arc<Shared>,
@@ -38,12 +39,12 @@ pub(in crate::exchange) struct Watch {
     start: Vec<u8>,
     end: Vec<u8>,
     length: usize,
-    /// How often it was read.
+    /// Number of times that the response was read.
     read: u8,
 }
 
-/// Finds what an answer of a batch shows, by the id of its call. Calls that share an
-/// id are told apart by their order.
+/// Returns the block that a response of a batch shows, by the id of its call. Calls that share an
+/// id are distinguished by their order.
 fn showing_of(watched: &[(Vec<u8>, Option<Showing>)], at: usize, id: &[u8]) -> Option<Showing> {
     let mut same = watched.iter().filter(|(other, _)| other == id);
     let first = same.next()?;
@@ -54,13 +55,13 @@ fn showing_of(watched: &[(Vec<u8>, Option<Showing>)], at: usize, id: &[u8]) -> O
     call.1
 }
 
-/// What it is an answer to.
+/// The request whose response is observed.
 #[derive(Debug)]
 pub(in crate::exchange) enum Watched {
     Call(Showing),
-    /// The calls of a batch that have an id, in their order. Answers to some show no block.
+    /// The calls of a batch that have an id, in their order. Responses to some show no block.
     Batch(Vec<(Vec<u8>, Option<Showing>)>),
-    /// A block of the Beacon API, or something of it, and its slot, where the path has it.
+    /// A route of the Beacon API that shows a block or a part of it, with the slot in its path.
     Slot(Option<u64>),
 }
 
@@ -83,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// A piece of it, before the client gets it.
+    /// Observes a piece of the response, before it is sent to the client.
     pub(in crate::exchange) fn feed(&mut self, piece: &[u8]) {
         let before = self.length;
         self.length = self.length.saturating_add(piece.len());
@@ -105,7 +106,7 @@ impl Watch {
             }
             return;
         }
-        // now it is longer: the piece before may have ended right there
+        // the response exceeds the limit now: the piece before may have ended at a block
         if before <= short {
             let start = std::mem::take(&mut self.start);
             self.read_text(&start);
@@ -127,7 +128,7 @@ impl Watch {
         self.end = end;
     }
 
-    /// All of it, for all that can be told.
+    /// Reads the complete response.
     fn read_all(&self) {
         let body = &self.start[..];
         match &self.of {
@@ -157,13 +158,13 @@ impl Watch {
         }
     }
 
-    /// Some of it.
+    /// Reads the beginning or the end of a response.
     fn read_text(&self, text: &[u8]) {
         match &self.of {
             Watched::Call(showing) => self.shows(showing.highest_in_text(text)),
             Watched::Batch(watched) => {
                 for showing in watched.iter().filter_map(|(_, showing)| *showing) {
-                    // whose it is can't be told: only parts are looked for
+                    // the text can't be assigned to a call: only parts of blocks are searched
                     if let Some(Shown::Part(height)) = showing.highest_in_text(text) {
                         self.shows(Some(Shown::Part(height)));
                         break;
@@ -212,7 +213,7 @@ mod tests {
     use crate::jsonrpc::shown::Shown;
 
     #[test]
-    fn block_at_the_start_of_a_long_answer_is_seen_wherever_its_pieces_end() {
+    fn block_at_the_start_of_a_long_response_is_seen_wherever_its_pieces_end() {
         let receipt = r#"{"blockNumber":"0x65","data":"0x"#;
         let start = format!(r#"{{"jsonrpc":"2.0","id":1,"result":[{receipt}"#);
         let body = [start.as_bytes(), &vec![b'0'; SHORT + 2 * END], b"\"}]}"].concat();
@@ -221,9 +222,9 @@ mod tests {
             state.moved(Move::Head(100));
             let chain = Arc::new(Chain::new(state));
             let row = methods::method(b"eth_getBlockReceipts");
-            let of = Showing::of(b"eth_getBlockReceipts", row, Some(b"[\"0x65\"]")).unwrap();
+            let showing = Showing::of(b"eth_getBlockReceipts", row, Some(b"[\"0x65\"]")).unwrap();
             let shared = &Process::default().shared;
-            let mut watch = Watch::new(shared, [0; 16], Arc::clone(&chain), Watched::Call(of));
+            let mut watch = Watch::new(shared, [0; 16], Arc::clone(&chain), Watched::Call(showing));
             let (first, rest) = body.split_at(at);
             watch.feed(first);
             watch.feed(rest);
@@ -232,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_share_an_id_are_told_apart_by_their_order() {
-        let of = |id: &str, name: &str| {
+    fn calls_with_the_same_id_are_distinguished_by_their_order() {
+        let watched = |id: &str, name: &str| {
             let row = methods::method(name.as_bytes());
             let showing = Showing::of(name.as_bytes(), row, Some(b"[]"));
             (id.as_bytes().to_vec(), showing)
@@ -242,11 +243,17 @@ mod tests {
             let showing = showing_of(watched, at, id.as_bytes())?;
             showing.highest(b"\"0x65\"")
         };
-        let alike = [of("1", "eth_getBalance"), of("1", "eth_blockNumber")];
+        let alike = [
+            watched("1", "eth_getBalance"),
+            watched("1", "eth_blockNumber"),
+        ];
         assert_eq!(shown(&alike, 0, "1"), None);
         assert_eq!(shown(&alike, 1, "1"), Some(Shown::Head(101)));
         assert_eq!(shown(&alike, 2, "1"), None);
-        let distinct = [of("1", "eth_getBalance"), of("2", "eth_blockNumber")];
+        let distinct = [
+            watched("1", "eth_getBalance"),
+            watched("2", "eth_blockNumber"),
+        ];
         assert_eq!(shown(&distinct, 0, "2"), Some(Shown::Head(101)));
         assert_eq!(shown(&distinct, 1, "1"), None);
     }

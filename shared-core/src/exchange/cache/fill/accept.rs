@@ -1,4 +1,4 @@
-//! Whether an answer with a head like this may be stored.
+//! Decision whether a response may be stored, by its head.
 
 use super::wanted::What;
 use super::{Fill, Settings};
@@ -17,12 +17,12 @@ use crate::transcode::stage::types;
 use crate::transcode::{Format, Negotiated, Transcoder, VERSION};
 
 impl Fill {
-    /// Whether an answer with this head may be stored. `asked` is the head of
-    /// the request, `types` are to be compressed.
+    /// Checks whether a response with this head may be stored. `request` is the head of the
+    /// request; bodies of the media types `types` are compressed.
     pub(in crate::exchange) fn accepts<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
-        asked: &Fields,
+        request: &Fields,
         types: &MediaTypes,
     ) -> Result<(), Reason>
     where
@@ -36,7 +36,7 @@ impl Fill {
             What::Resource(resource) => resource.ssz.and_then(Negotiated::format),
             What::Call(_) | What::Batch(_) => None,
         };
-        // how long SSZ will be is known when it is made
+        // the length of a conversion to SSZ is known when it is complete
         let is_long = head.content_length.is_some_and(|length| length > most);
         if is_long && is_to_be_ssz != Some(Format::Ssz) {
             return Err(Reason::Length);
@@ -48,9 +48,9 @@ impl Fill {
         }
         match self.coding {
             Coding::Identity => {}
-            // it is stored as if it had not been coded
+            // the entry is stored as if the response had not been compressed
             Coding::Gzip => self.recode(),
-            // what comes unasked comes to all
+            // a coding that was not requested is the same for all clients
             Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
             Coding::Other => return Err(Reason::Coding),
         }
@@ -94,13 +94,13 @@ impl Fill {
             What::Call(_) | What::Batch(_) => {}
         }
         match varies.names() {
-            Some(names) if self.depends_on(&names, asked) => Ok(()),
+            Some(names) if self.depends_on(&names, request) => Ok(()),
             _ => Err(Reason::Vary),
         }
     }
 
-    /// What a head says of storing, what it varies on, and its media type. Takes
-    /// the fields that hits carry.
+    /// Returns the cache directives, vary headers and media type of a head, and records the
+    /// headers that hits carry.
     pub(in crate::exchange) fn read<'a, I>(
         &mut self,
         head: &ResponseHead<I>,
@@ -119,7 +119,7 @@ impl Fill {
             if is("set-cookie") {
                 return Err(Reason::SetCookie);
             } else if is("cache-control") {
-                // it may be coded, and is not the same bytes then
+                // an entry may be sent compressed, with other bytes
                 if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
                     return Err(Reason::NoTransform);
                 }
@@ -135,7 +135,7 @@ impl Fill {
         Ok((reader.said(head.now), varies, content_type))
     }
 
-    /// What is stored will not be the bytes that the node sent.
+    /// Adapts the headers to an entry whose bytes are not those that the node sent.
     fn recode(&mut self) {
         self.fields.retain(|(name, _)| {
             !is_bytewise(name) && !name.eq_ignore_ascii_case(b"content-encoding")
@@ -149,13 +149,12 @@ impl Fill {
         }
     }
 
-    /// Whether it can be kept, where it depends on these fields of the request
-    /// (in lower case).
-    pub(in crate::exchange) fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
+    /// Whether a response that varies on these request headers (in lower case) can be stored.
+    pub(in crate::exchange) fn depends_on(&mut self, varies: &[String], request: &Fields) -> bool {
         match self.shared.varying.learn(&self.scope, varies) {
             Learnt::Covered => true,
             Learnt::New(names) => {
-                self.scope.vary(asked, Some(names));
+                self.scope.vary(request, Some(names));
                 let has_keys = self.what.rekey(&self.scope);
                 self.move_flights(has_keys);
                 has_keys
@@ -164,7 +163,7 @@ impl Fill {
         }
     }
 
-    /// Several lines of a field are one (RFC 9110, 5.3).
+    /// Records a header; several lines of a header are joined (RFC 9110, 5.3).
     fn carry(&mut self, name: &[u8], value: &[u8]) {
         let mut known = self.fields.iter_mut();
         match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
@@ -177,8 +176,8 @@ impl Fill {
     }
 }
 
-/// What makes of an answer what is to be stored; `None`: it is that. No other
-/// format than the one that was asked for is stored.
+/// Returns the transcoder that converts the response to the stored format; `None` if it has
+/// that format. Only the format that the client requested is stored.
 fn transcoder_for<'a, I>(
     negotiated: Negotiated,
     settings: &Settings,
@@ -204,8 +203,8 @@ where
     }
 }
 
-/// The type of an answer that is SSZ, and is stored as that; where its head does not say
-/// which, those of which it may be, for who asks by a root.
+/// Returns the type of a response that is SSZ and is stored as SSZ; where its head does not
+/// name the type, the possible types, for a client that requests by a root.
 fn types_of<'a, I>(
     negotiated: Negotiated,
     settings: &Settings,
@@ -234,7 +233,7 @@ where
     }
 }
 
-/// Fields of an answer to a call that its copies carry too.
+/// Whether hits carry this header of the response to a call.
 fn is_carried(name: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 2] = [b"access-control-", b"eth-"];
     const NAMES: [&[u8]; 2] = [b"content-type", b"vary"];

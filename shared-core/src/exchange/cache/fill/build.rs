@@ -1,4 +1,4 @@
-//! Making entries of a body.
+//! Creation of entries from a response body.
 
 use std::sync::Arc;
 
@@ -31,16 +31,15 @@ use crate::jsonrpc::{response, scan};
 use crate::memory;
 use crate::transcode::{Made, Transcoder, Why, VERSION};
 
-/// Answers of at least so many bytes are not read strictly before they are
-/// asked for again. Below, reading takes two microseconds at the most.
+/// Minimum length in bytes of responses that are stored as unchecked entries. Reading a shorter
+/// response strictly takes two microseconds at the most.
 const UNREAD: usize = 8 << 10;
 
-/// A body is transcoded in pieces of so many bytes, and memory is accounted after each.
+/// Bytes of a body that are transcoded between two updates of the reservation.
 const PIECE: usize = 64 << 10;
 
 impl Fill {
-    /// Makes entries of the body that was collected. May take milliseconds
-    /// for each megabyte.
+    /// Creates entries from the collected body. May take milliseconds for each megabyte.
     pub fn build(&mut self) {
         if !self.built && !memory::is_short() {
             let mut body = std::mem::take(&mut self.collected);
@@ -51,7 +50,7 @@ impl Fill {
                 body = plain;
                 self.decoded();
             }
-            // the entry is coded beside it
+            // the encoder's output is allocated in addition to the body
             match self.may_take(body.capacity(), body.len()) {
                 true => self.build_of(&body, &mut Vec::new()),
                 false => self.refused = Some(Reason::Memory),
@@ -60,7 +59,7 @@ impl Fill {
         self.compare();
     }
 
-    /// Makes entries of what the node sent.
+    /// Creates entries from the node's body.
     fn build_of(&mut self, body: &[u8], room: &mut Vec<u8>) {
         let transcoder = match &mut self.what {
             What::Resource(resource) => resource.transcoder.take(),
@@ -90,7 +89,7 @@ impl Fill {
         transcoder.finish(body, &mut |room| self.may_take(body.len(), room))
     }
 
-    /// Makes an entry of what was made of a body.
+    /// Creates an entry from a transcoded body.
     pub(in crate::exchange) fn build_transcoded(&mut self, made: &mut Made, room: &mut Vec<u8>) {
         let What::Resource(resource) = &mut self.what else {
             return;
@@ -125,9 +124,9 @@ impl Fill {
         }
     }
 
-    /// What was collected as it went to the client, coded.
+    /// Decompresses the compressed body that was copied on its way to the client.
     pub(in crate::exchange) fn gunzip(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
-        // what has several members may be longer, and is not worth a second pass
+        // a body of several members may be longer, and is not worth a second pass
         let length = inflate::claimed_length(coded);
         if length > self.settings.max_entry {
             self.refused = Some(Reason::Length);
@@ -141,15 +140,14 @@ impl Fill {
         decoded.ok()
     }
 
-    /// The same of a body, unless that was tried.
+    /// Creates entries from `body`, unless that was tried before.
     pub(in crate::exchange) fn build_from_once(&mut self, body: &[u8]) {
         if !self.built {
             self.build_of(body, &mut Vec::new());
         }
     }
 
-    /// Whether [`Fill::build`] will take so long that an event loop should
-    /// not wait for it.
+    /// Whether [`Fill::build`] takes too long for an event loop.
     pub fn is_long(&self) -> bool {
         let length = match self.coding {
             Coding::Gzip => inflate::claimed_length(&self.collected),
@@ -158,9 +156,9 @@ impl Fill {
         length > off_loop_length(self.settings.gate.level)
     }
 
-    /// Makes entries of a body, unless that was done. If there is one for all of it,
-    /// it is given back, to be sent, and the id to send it under. `room` is to work
-    /// in.
+    /// Creates entries from a body, unless it was transcoded and stored already. Returns the entry
+    /// of the whole body, if there is one, and the id under which it is sent. `room` is a buffer
+    /// for the encoder.
     pub(in crate::exchange) fn build_from(
         &mut self,
         body: &[u8],
@@ -182,11 +180,11 @@ impl Fill {
         Some((&built.entry, id))
     }
 
-    /// Makes entries of `body`.
+    /// Creates entries from `body`.
     fn built_from(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
         if self.coding == Coding::Gzip {
-            // it could not be decoded
+            // the body could not be decoded
             return;
         }
         if let What::Resource(resource) = &self.what {
@@ -226,7 +224,7 @@ impl Fill {
         }
     }
 
-    /// The resource in its other format, if that is here and says something else.
+    /// Returns the hot entry of the resource in its other format, if its value is different.
     fn contradicted(&self) -> Option<(Key, Arc<Entry>)> {
         let What::Resource(resource) = &self.what else {
             return None;
@@ -249,8 +247,8 @@ impl Fill {
         (!is_one_value).then_some((other_key, other))
     }
 
-    /// Whether a whole answer is none that could ever be stored; `or_fails`: an error is
-    /// such a one, too.
+    /// Whether a complete response shows that no entry of this kind can exist any more;
+    /// `or_fails`: an error shows it, too.
     fn denies(&self, body: &[u8], or_fails: bool) -> bool {
         match &self.what {
             What::Call(wanted) => response::parse(body).is_ok_and(|answer| {
@@ -269,13 +267,13 @@ impl Fill {
         }
     }
 
-    /// Why a whole answer gives nothing to store.
+    /// Returns the reason why a complete response yields no entry.
     fn why_nothing(&self, body: &[u8]) -> Reason {
         if let Some(why) = self.why.get() {
             return why;
         }
         match &self.what {
-            // whoever sends so much of it wastes no more of our time
+            // a node that sends long unusable results costs no second pass
             What::Call(_) if body.len() > UNREAD => match self.is_of_other_api() {
                 true => Reason::OtherApi,
                 false => Reason::Result,
@@ -293,11 +291,11 @@ impl Fill {
         }
     }
 
-    /// Whether nothing is stored of it because the namespace follows a node of the other API.
+    /// Whether the response is not stored because the namespace follows a node of the other API.
     pub(in crate::exchange) fn is_of_other_api(&self) -> bool {
         match &self.what {
             What::Call(wanted) => wanted.prospect.is_of_other_api(self.mark()),
-            // what the node itself says holds in any case
+            // a lifetime that the node itself sets is valid in any case
             What::Resource(resource) => {
                 resource.said.lifetime.is_none() && resource.route.is_of_other_api(self.mark())
             }
@@ -340,8 +338,8 @@ impl Fill {
                 return built;
             }
         };
-        // answers come in any order; an id that is there twice says nothing
-        // about which is which
+        // responses arrive in any order; an id that is present twice does not identify its
+        // response
         let Some(ids) = counted(answers.iter().map(|answer| &body[answer.id.clone()])) else {
             return built;
         };
@@ -350,7 +348,7 @@ impl Fill {
             return built;
         }
         asked.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
-        // receipts may come before their block
+        // receipts may arrive before their block
         for answer in &answers {
             if let (Some(wanted), Outcome::Result(result)) =
                 (asked.get(&body[answer.id.clone()]), &answer.outcome)
@@ -374,7 +372,7 @@ impl Fill {
             if let Some(outline) = self.glance(wanted, body) {
                 let built = self.answer(wanted, body, &outline, room)?;
                 if built.is_read && body.is_ascii() {
-                    // and what is around the result is known to the letter
+                    // the bytes around the result are known exactly, too
                     return Some(built);
                 }
                 let entry = built.entry.unread();
@@ -391,7 +389,7 @@ impl Fill {
         if body[answer.id.clone()] != wanted.id {
             return None;
         }
-        // what is outside the answer, a newline perhaps, is stored with it
+        // bytes outside the response, such as a newline, are stored with it
         let whole = Response {
             span: 0..body.len(),
             ..answer
@@ -399,8 +397,8 @@ impl Fill {
         self.answer(wanted, body, &whole, room)
     }
 
-    /// Where the parts of a long answer are, unless it has to be read: it is too deep to be
-    /// read later, perhaps, or the last one was stored, and was no answer.
+    /// Locates the parts of a long response, unless it has to be read now: it is nested too deep
+    /// for a later check, or the last unchecked entry of its key was unreadable.
     fn glance(&self, wanted: &Wanted, body: &[u8]) -> Option<Response> {
         let asked_at = self.settings.asked_at;
         let is_known = self.shared.unreadable.contains(&wanted.key, asked_at);
@@ -425,7 +423,7 @@ impl Fill {
                 self.observe_result(wanted, &body[result.clone()], judged.as_ref());
                 (result, judged)
             }
-            // what it is, not what is in it, is all that a copy has to keep
+            // an entry preserves the error's bytes; its members are not read
             Outcome::Error(error) => {
                 self.record_error(&body[error.clone()]);
                 (error, None)
@@ -467,7 +465,7 @@ impl Fill {
         })
     }
 
-    /// Counts a JSON-RPC error of the node's.
+    /// Counts a JSON-RPC error of the node.
     fn record_error(&self, error: &[u8]) {
         if self.compared.is_none() {
             let kind = UpstreamError::of_rpc(error);
@@ -486,8 +484,7 @@ impl Fill {
         judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
     }
 
-    /// What an answer is kept as of which there is nothing to keep; `None`:
-    /// nobody has a use for it.
+    /// Classifies a response without a storable result; `None` if no request can use it.
     fn judge_nothing(&self, wanted: &Wanted, body: &[u8], outcome: &Outcome) -> Option<Judged> {
         let came = match outcome {
             Outcome::Result(result) => Came::Result(&body[result.clone()]),
@@ -497,7 +494,7 @@ impl Fill {
         (judged.valid > 0 || self.has_waiters()).then_some(judged)
     }
 
-    /// Of what is not kept: nothing is made where nobody would get it.
+    /// Whether followers wait for the response: uncacheable entries are created for them only.
     fn has_waiters(&self) -> bool {
         let mut led = self.token.iter().chain(&self.tokens);
         let has_some = led.any(|token| self.shared.flights.is_followed(token));
@@ -513,12 +510,12 @@ impl Fill {
         }
     }
 
-    /// What may be cut short, as what it is kept now; `None`: not yet.
+    /// Classifies a result that may be incomplete; `None` if it must be confirmed first.
     fn believed(&self, judged: Judged, key: &Key, result: &[u8]) -> Option<Judged> {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
-        // a new head cuts no range short
+        // a new head makes no range incomplete
         let epoch = self.mark().map_or(0, |mark| mark.branch);
         let said = Said::new(
             result,
@@ -537,8 +534,8 @@ impl Fill {
         (judged.valid > 0).then_some(judged)
     }
 
-    /// Whether an answer is of a block that is none of the chain, as far as is
-    /// known now: of several nodes one may be on another branch.
+    /// Whether a response belongs to a block outside the chain as it is known now: one of several
+    /// nodes may follow another branch.
     fn contradicts(&self, block: &ResultBlock) -> bool {
         let owner = self.shared.owner().filter(|_| self.mark().is_some());
         let chain = owner.and_then(|owner| owner.chains().get(&self.settings.namespace));
@@ -548,8 +545,7 @@ impl Fill {
             .is_some_and(|(chain, hash)| chain.contradicts(block.number, hash))
     }
 
-    /// What is known of an entry that is kept as that; `None`: it says its own
-    /// lifetime.
+    /// Returns the metadata of an entry; `None` if the response sets its own lifetime.
     pub(in crate::exchange) fn meta(&self, judged: Option<Judged>) -> Meta {
         Meta {
             class: judged.map_or(Class::Resource, |judged| judged.class),
@@ -560,7 +556,7 @@ impl Fill {
             height: judged.and_then(|judged| judged.height),
             stale: match self.what {
                 What::Resource(_) => self.stale,
-                // what RFC 5861 allows is of resources
+                // the extensions of RFC 5861 apply to resources only
                 What::Call(_) | What::Batch(_) => Stale {
                     never: self.stale.never,
                     ..Stale::default()
@@ -570,7 +566,7 @@ impl Fill {
         }
     }
 
-    /// What a body is kept as, for all that it says.
+    /// Classifies the body of a resource by its route and content.
     fn judge_resource(&self, resource: &Resource, body: &[u8]) -> Option<Judged> {
         let (route, valid) = (resource.route, &resource.valid);
         match resource.transcoded {
@@ -631,7 +627,7 @@ impl Fill {
         })
     }
 
-    /// A whole answer that is not kept, for those who wait for it.
+    /// Classifies a complete response that is not stored, for its followers.
     fn nothing_of(&self, resource: &Resource) -> Option<Judged> {
         let is_known = resource.route != Route::Other;
         (is_known && self.has_waiters()).then_some(Judged {

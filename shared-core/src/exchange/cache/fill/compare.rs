@@ -1,4 +1,4 @@
-//! What the node says now beside what was sent from the cache: nothing of it is stored.
+//! Comparison of the node's response with an entry that was sent; the response is not stored.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::cache::process::verified::Verdict;
 use crate::cache::process::wake::Waiter;
 use crate::memory;
 
-/// So much of a target. Bytes.
+/// Maximum number of bytes of a method or target in the log line.
 const NAMED: usize = 128;
 
 impl Fill {
-    /// Compares what was built, if that is to be done and was not. May take milliseconds for
-    /// each megabyte.
+    /// Compares the built entry with the hit, if that is due and was not done. May take
+    /// milliseconds for each megabyte.
     pub(super) fn compare(&mut self) {
         let Some(compared) = &self.compared else {
             return;
@@ -40,7 +40,7 @@ impl Fill {
         }
     }
 
-    /// Says what came of it; `now` as of [`Fill::publish`].
+    /// Reports the verdict; `now` has the clock of [`Fill::publish`].
     pub(super) fn judge_hit(mut self, now: u64) {
         self.compare();
         let Some(compared) = self.compared.take() else {
@@ -50,7 +50,7 @@ impl Fill {
             return;
         };
         let sent = &compared.sent;
-        // a purge or a reorganisation may have come between
+        // a purge or a reorganisation may have occurred meanwhile
         let hot = self.shared.hot();
         let is_sent = hot.and_then(|hot| hot.get(&key, now));
         let is_sent = is_sent.is_some_and(|entry| Arc::ptr_eq(&entry, sent));
@@ -75,7 +75,7 @@ impl Fill {
             }
             if let Some(owner) = self.shared.owner() {
                 let query = format!("key={}", self.hex());
-                // whatever comes of it
+                // the result of the purge is ignored
                 let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
             }
         }

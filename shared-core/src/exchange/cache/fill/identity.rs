@@ -1,4 +1,4 @@
-//! What an answer shows of its chain, compared with what is known of the namespace.
+//! Comparison of the chain that a response shows with the chain of its namespace.
 
 use super::wanted::Wanted;
 use super::Fill;
@@ -10,7 +10,7 @@ use crate::exchange::cache::identity::{is_suspended, suspend};
 use crate::transcode::chain::genesis_root;
 
 impl Fill {
-    /// The result of a call.
+    /// Observes the chain that the result of a call shows.
     pub(super) fn observe_result(&self, wanted: &Wanted, result: &[u8], judged: Option<&Judged>) {
         if is_identity(&wanted.method) {
             match Fact::of_call(&wanted.method, result) {
@@ -34,7 +34,7 @@ impl Fill {
         }
     }
 
-    /// The body of a route of the Beacon API whose answers are constants of the chain.
+    /// Observes the body of a route of the Beacon API whose responses are constants of the chain.
     pub(super) fn observe_constant(&self, body: &[u8]) {
         if let Some(root) = genesis_root(body) {
             self.observe(Fact::ValidatorsRoot(root));
@@ -42,11 +42,11 @@ impl Fill {
     }
 
     fn observe(&self, fact: Fact) {
-        // fields that are keyed may choose the chain
+        // headers in keys may select the chain
         let within = name_of(self.scope.bytes());
         let (identities, generation) = (&self.shared.identities, self.settings.generation);
         if generation != self.shared.generation() {
-            // it may be of before a purge
+            // the fact may predate a purge
             return;
         }
         let observed = self
@@ -58,10 +58,10 @@ impl Fill {
         }
     }
 
-    /// How a fact contradicts what the followed node says of the chain, for people.
+    /// Describes how a fact contradicts the chain of the followed node.
     fn contradiction(&self, fact: Fact) -> Option<String> {
         if self.settings.has_keyed_fields {
-            // they may choose another chain than the followed one
+            // they may select another chain than the followed one
             return None;
         }
         let namespace = name_of(self.scope.namespace());
@@ -73,11 +73,11 @@ impl Fill {
         ))
     }
 
-    /// Remembers that the node has answered a request with these headers.
+    /// Records that the node has responded to a request with these headers.
     fn verify_selector(&self) {
         let generation = self.settings.generation;
         if generation != self.shared.generation() {
-            // it may be of before a purge
+            // the response may predate a purge
             return;
         }
         if let Some(selector) = self.settings.selector {
@@ -86,8 +86,8 @@ impl Fill {
         }
     }
 
-    /// If the answer was of another chain: nothing of it is stored, and the cache of the
-    /// namespace is off.
+    /// Discards the entries and suspends the cache of the namespace if the response belongs to
+    /// another chain.
     pub(super) fn settle_identity(&mut self) {
         if let Some(how) = self.wrong_chain.take() {
             self.entries.clear();
@@ -96,7 +96,7 @@ impl Fill {
         }
     }
 
-    /// Whether the cache of the namespace is off by now.
+    /// Whether the cache of the namespace is suspended by now.
     pub(super) fn is_suspended(&self, now: u64) -> bool {
         let owner = self.shared.owner();
         let any_wrong = owner.is_some_and(|owner| owner.chains().any_wrong());

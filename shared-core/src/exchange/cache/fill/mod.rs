@@ -1,4 +1,4 @@
-//! An answer on its way into the cache.
+//! The fetch of a response that is to be stored.
 
 mod accept;
 mod build;
@@ -30,92 +30,92 @@ use crate::transcode::root::Root;
 use proof::Compared;
 use wanted::What;
 
-/// What will be stored when the answer is whole. Dropped before, it makes way
-/// for another request that waits for the same.
+/// The fetch of a response that is stored when it is complete. A fill that is dropped before
+/// hands its leadership over to a follower.
 #[derive(Debug)]
 pub struct Fill {
     what: What,
     scope: Scope,
     token: Option<Token>,
-    /// Of the answers of a batch.
+    /// Leaderships of the calls of a batch.
     tokens: Vec<Token>,
     shared: Arc<Shared>,
     settings: Settings,
-    /// It is stored under another key than those who wait asked for.
+    /// The response is stored under another key than its followers wait for.
     pub(in crate::exchange) rekeyed: bool,
-    /// What has expired, and is sent until there is something newer.
+    /// Stale entry that is sent until a newer one is stored.
     pub(in crate::exchange) updates: Option<(Key, Arc<Entry>)>,
-    /// A hit that it is to be compared with; nothing is stored.
+    /// Hit that the response is compared with; the response is not stored.
     pub(in crate::exchange) compared: Option<Compared>,
-    /// The node has answered that there is nothing of the kind any more.
+    /// The node has responded that the resource or result does not exist any more.
     denied: bool,
-    /// Of the answer: fields that hits carry.
+    /// Headers of the response that hits carry.
     fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// A copy of a body that goes to the client meanwhile.
+    /// Copy of a body that is sent to the client meanwhile.
     collected: Vec<u8>,
-    /// What the node says of sending it when it has expired.
+    /// The node's permission to serve the entry stale.
     stale: Stale,
-    /// How that is coded, or whatever else it is to be built from.
+    /// Content coding of the body that the entries are built from.
     coding: Coding,
     reservation: Option<Reservation>,
-    /// What all reservations may come to, in bytes.
+    /// Limit of all reservations, in bytes.
     limit: usize,
     entries: Vec<Built>,
-    /// Making them was tried.
+    /// The creation of entries was tried.
     built: bool,
-    /// There are none because nobody waited for what is not kept.
+    /// No entry was created because no follower waited for an uncacheable response.
     had_no_waiters: Cell<bool>,
-    /// What was found out about that while they were made.
+    /// Reason that was detected while the entries were created.
     why: Cell<Option<Reason>>,
-    /// Why there are none.
+    /// Reason why there are no entries.
     refused: Option<Reason>,
-    /// The resource in its other format, which says something else.
+    /// The resource in its other format, whose value is different.
     contradicts: Option<(Key, Arc<Entry>)>,
-    /// How the answer is of another chain than the namespace.
+    /// Description of the difference between the response's chain and the namespace's.
     wrong_chain: RefCell<Option<String>>,
 }
 
-/// An entry, where it belongs, and for how many milliseconds it is fresh.
+/// An entry, its key, and the milliseconds for which it is fresh.
 #[derive(Debug)]
 pub(in crate::exchange) struct Built {
     key: Key,
     entry: Entry,
     valid: u64,
     method: Option<Vec<u8>>,
-    /// The block that it says it is of.
+    /// Number of the block to which the result belongs.
     shows: Option<u64>,
     if_final: Option<IfFinal>,
-    /// The result of a call was read strictly while it was judged.
+    /// The result of a call was read strictly when it was classified.
     is_read: bool,
 }
 
-/// How entries are made at a place.
+/// The settings of a route and the state of its chain when the request was sent.
 #[derive(Clone, Debug)]
 pub(in crate::exchange) struct Settings {
-    /// When the node was asked, in milliseconds: an answer is as old as its
-    /// question, however long the client takes to read it.
+    /// Time at which the request was sent to the node, in milliseconds: a response is as old as
+    /// its request, however slowly the client reads it.
     pub(in crate::exchange) asked_at: u64,
-    /// The last purge that was known then.
+    /// The last purge that was known at that time.
     pub(in crate::exchange) generation: u64,
-    /// The last change that was known then.
+    /// The last invalidation that was known at that time.
     pub(in crate::exchange) changes: u64,
     pub(in crate::exchange) namespace: Namespace,
-    /// What was known of the chain then, if it is followed.
+    /// State of the chain at that time, if the chain is followed.
     pub(in crate::exchange) mark: Option<Mark>,
     pub(in crate::exchange) valid: Arc<Valid>,
     pub(in crate::exchange) chain: Chain,
-    /// No longer SSZ is made. Bytes.
+    /// Maximum length of SSZ that is generated, in bytes.
     pub(in crate::exchange) max_ssz: u64,
-    /// The node is not asked for a coding, whatever the client accepts.
+    /// The node receives no `Accept-Encoding`, whatever the client accepts.
     pub(in crate::exchange) asks_identity: bool,
     pub(in crate::exchange) gate: Gate,
-    /// Longer answers are not stored. Bytes.
+    /// Maximum length of a response that is stored, in bytes.
     pub(in crate::exchange) max_entry: usize,
-    /// They may be sent when they have expired.
+    /// Stale entries may be served.
     pub(in crate::exchange) keeps_stale: bool,
-    /// Of a call that tells chains apart: the request headers that may choose the chain.
+    /// Hash of the request headers that may select the chain, for calls that identify the chain.
     pub(in crate::exchange) selector: Option<u64>,
-    /// Request headers are in keys, and may choose the chain.
+    /// Keys contain request headers, which may select the chain.
     pub(in crate::exchange) has_keyed_fields: bool,
 }
 
@@ -154,7 +154,7 @@ impl Fill {
         }
     }
 
-    /// Others may wait for the answers of the batch that nobody fetches yet.
+    /// Leads the flights of all calls of the batch that no other request fetches.
     pub(in crate::exchange) fn lead_all(&mut self) {
         let What::Batch(wanted) = &self.what else {
             return;
@@ -169,8 +169,8 @@ impl Fill {
         }
     }
 
-    /// The keys have changed. The flights that it leads end, and those of the new keys
-    /// begin: followers look up again, and those whose variant this is follow it there.
+    /// Moves to the flights of the new keys. The flights of the old keys end: followers look up
+    /// again, and the followers that request this variant join the new flight.
     fn move_flights(&mut self, has_keys: bool) {
         let old: Vec<Token> = self
             .token
@@ -196,13 +196,13 @@ impl Fill {
         }
     }
 
-    /// Whether with so many bytes more it is too long to be stored.
+    /// Whether the body would be too long to be stored with `more` bytes added.
     pub(in crate::exchange) fn is_beyond(&self, more: usize) -> bool {
         self.collected.len().saturating_add(more) > self.settings.max_entry
     }
 
-    /// A piece of a body that goes to the client meanwhile. `false`: there is
-    /// no memory for it.
+    /// Copies a piece of a body that is sent to the client meanwhile. Returns `false` if memory
+    /// is short or the body is too long.
     pub(in crate::exchange) fn collect(
         &mut self,
         piece: &[u8],
@@ -233,11 +233,11 @@ impl Fill {
         true
     }
 
-    /// Whether `bytes` more than the collected body may be allocated. Where a body is
-    /// built that was not collected its exchange has reserved memory for it, and the limit
-    /// is `cache_max_entry`.
-    fn may_take(&mut self, beside: usize, bytes: usize) -> bool {
-        let needed = beside.saturating_add(bytes);
+    /// Whether `bytes` may be allocated in addition to the `body` bytes of a body. Where a body
+    /// is built that was not collected its exchange has reserved memory for it, and the limit is
+    /// `cache_max_entry`.
+    fn may_take(&mut self, body: usize, bytes: usize) -> bool {
+        let needed = body.saturating_add(bytes);
         let has_room = match &mut self.reservation {
             Some(reservation) => reservation.grow_to(needed, self.limit),
             None => bytes <= self.settings.max_entry,
@@ -245,12 +245,12 @@ impl Fill {
         has_room && memory::is_there(bytes)
     }
 
-    /// Why there is nothing to store, once that was tried.
+    /// Reason why there is nothing to store, after entries were built.
     pub(in crate::exchange) fn refused(&self) -> Option<Reason> {
         self.refused
     }
 
-    /// The root that was asked for.
+    /// Root that the client requested.
     pub(in crate::exchange) fn root(&self) -> Option<Root> {
         match &self.what {
             What::Resource(resource) => resource.root,
@@ -258,17 +258,17 @@ impl Fill {
         }
     }
 
-    /// Whether the node's answer has a content coding.
+    /// Whether the node's response has a content coding.
     pub(in crate::exchange) fn is_coded(&self) -> bool {
         self.coding != Coding::Identity
     }
 
-    /// Whether the bytes on the wire can be stored, or decoded for that.
+    /// Whether the encoded bytes can be stored, unchanged or after decoding.
     pub(in crate::exchange) fn takes_coded(&self) -> bool {
         self.coding != Coding::Identity
     }
 
-    /// The entity tag that was made for what will be stored.
+    /// Entity tag that was computed for the entry.
     pub(in crate::exchange) fn tag(&self) -> Option<Vec<u8>> {
         let fields = &self.entries.first()?.entry.meta().fields;
         let mut tags = fields
@@ -277,17 +277,17 @@ impl Fill {
         tags.next().map(|(_, tag)| tag.clone())
     }
 
-    /// The body has been decoded.
+    /// Records that the body has been decoded.
     pub(in crate::exchange) fn decoded(&mut self) {
         self.coding = Coding::Identity;
     }
 
-    /// Whether nobody else fetches the same meanwhile.
+    /// Whether this fill leads the flight of its key.
     pub(in crate::exchange) fn leads(&self) -> bool {
         self.token.is_some() && !self.rekeyed
     }
 
-    /// What is to be stored, whatever comes. `valid` in milliseconds.
+    /// Stores `entry` instead of the response. `valid` is its lifetime in milliseconds.
     pub(in crate::exchange) fn keep(&mut self, entry: Entry, valid: u64) {
         let key = self.what.key().unwrap_or_default();
         self.entries = vec![Built {

@@ -1,4 +1,4 @@
-//! What was sent from the cache, and how it differs from what the node says now.
+//! The entry of a verified hit, and its differences from the node's present response.
 
 use std::sync::Arc;
 
@@ -9,27 +9,28 @@ use crate::jsonrpc::key::canonical;
 /// A hit that is verified.
 #[derive(Debug)]
 pub(in crate::exchange) struct Compared {
-    /// What was sent.
+    /// The entry that was sent.
     pub(in crate::exchange) sent: Arc<Entry>,
-    /// It is purged if it is wrong.
+    /// The entry is purged if it is wrong.
     pub(in crate::exchange) purges: bool,
-    /// How the two differ, once that is known.
+    /// Result of the comparison, once it is known.
     pub(super) found: Option<Found>,
 }
 
-/// What was found.
+/// The result of comparing a hit with the node's response.
 #[derive(Debug)]
 pub(super) enum Found {
     Same,
-    /// In words.
+    /// Description of the difference.
     Other(String),
     Nothing,
 }
 
-/// Answers that are longer are the same byte for byte, or not. Bytes.
+/// Maximum length in bytes of responses that are compared as JSON; longer ones are compared
+/// byte by byte.
 const READ: usize = 1 << 20;
 
-/// So much of each answer is shown, from where they differ. Bytes.
+/// Bytes of each response that the log shows, starting at the difference.
 const SHOWN: usize = 48;
 
 impl Compared {
@@ -41,12 +42,12 @@ impl Compared {
         }
     }
 
-    /// Whether nothing was found yet.
+    /// Whether no comparison has been made.
     pub(super) fn is_open(&self) -> bool {
         self.found.is_none()
     }
 
-    /// The node has none of it now.
+    /// Records that the node has no such result now.
     pub(super) fn find_nothing(&mut self) {
         self.found = Some(Found::Other(
             "now it has nothing, or of another block".to_owned(),
@@ -54,13 +55,13 @@ impl Compared {
     }
 }
 
-/// What comparing two takes, in bytes: both decoded, and what they are hashed from.
+/// Bytes that a comparison needs: both decoded bodies, and their canonical forms.
 pub(super) fn room_for(one: &Entry, other: &Entry) -> usize {
     let length = usize::try_from(one.length(b"") + other.length(b"")).unwrap_or(usize::MAX);
     length.saturating_mul(3)
 }
 
-/// How what came differs from what was sent.
+/// Compares a response with the entry that was sent.
 pub(super) fn difference(sent: &Entry, came: &Entry) -> Found {
     let status = |entry: &Entry| entry.meta().status;
     if status(sent) != status(came) {
@@ -94,8 +95,8 @@ pub(super) fn difference(sent: &Entry, came: &Entry) -> Found {
     ))
 }
 
-/// Whether two texts are one value of JSON, in which members have no order: nodes of
-/// several kinds may answer at a place. `None`: that can't be told.
+/// Whether two texts are equal as JSON values, in which members have no order: nodes of
+/// different clients may serve one route. `None` if memory is short.
 fn is_one_value(one: &[u8], other: &[u8]) -> Option<bool> {
     if one.len().max(other.len()) > READ {
         return Some(false);

@@ -1,4 +1,4 @@
-//! Storing what was built, and who waits for it.
+//! Storage of the built entries, and notification of the followers.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::cache::Key;
 use crate::memory;
 
 impl Fill {
-    /// Stores what was built, and lets go on who waits for it. `now` is in
-    /// milliseconds of the look-ups' clock.
+    /// Stores the built entries and wakes the followers. `now` is in milliseconds of the lookup
+    /// clock.
     pub fn publish(mut self, now: u64) {
         if self.compared.is_some() {
             return self.judge_hit(now);
@@ -72,8 +72,8 @@ impl Fill {
         });
     }
 
-    /// The entry, and whether it is of after the last purge. Those who wait for
-    /// it see for themselves whether it is an answer to them.
+    /// Stores an entry. Returns it, and whether it is newer than the last purge. Followers check
+    /// for themselves whether it is a response to their request.
     fn publish_one(&self, built: Built, now: u64) -> (Arc<Entry>, bool) {
         let Settings {
             asked_at,
@@ -90,7 +90,7 @@ impl Fill {
             entry = entry.among(owner.chains());
         }
         if let Some(stamp) = entry.stamp() {
-            // what is of an older head ends with it
+            // entries of an older head expire with it
             stamp.tell();
         }
         if let Some(height) = built.shows {
@@ -104,7 +104,7 @@ impl Fill {
         let is_fresh = entry.is_fresh(now);
         if let Some((other_key, other)) = &self.contradicts {
             if other.meta().stored_at > asked_at && other.is_fresh(now) {
-                // what the other format says is newer
+                // the entry in the other format is newer
                 if let Some(owner) = self.shared.owner() {
                     owner.give_back(built.key);
                 }
@@ -116,21 +116,21 @@ impl Fill {
             }
         }
         if let (Some(hot), true) = (self.shared.hot(), is_current()) {
-            // one that has expired may be sent, too: never an older one after it
+            // a stale entry may be served, too: an older one must not replace it
             let is_newest = hot.stale(&built.key).is_none_or(|other| {
                 other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
             });
             if is_newest && (is_fresh || entry.is_of_use_stale(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
                 if !is_current() {
-                    // a purge came between
+                    // a purge occurred meanwhile
                     hot.remove(&built.key);
                 }
             }
         }
         if let Some(owner) = self.shared.owner() {
             if !is_fresh {
-                // others wait for it under a lease
+                // other processes wait for it under a lease
                 owner.give_back(built.key);
                 let is_current = self.shared.generation() == generation;
                 return (entry, is_current);
@@ -144,7 +144,7 @@ impl Fill {
         (entry, is_current)
     }
 
-    /// What came coded was not read on its way to the client.
+    /// Reports the block of a compressed body, which was not read on its way to the client.
     fn shows(&self, height: u64) {
         let sighting = Sighting {
             height,
@@ -160,19 +160,19 @@ impl Fill {
         }
     }
 
-    /// Whether those who wait wait for that key.
+    /// Whether the followers of the fill wait for that key.
     fn is_of_flight(&self, key: &Key) -> bool {
         self.token.as_ref().is_some_and(|token| token.is_of(key))
     }
 
-    /// Nothing will be stored: who waits goes to the node.
+    /// Stores nothing: followers send their requests to the node.
     pub(in crate::exchange) fn refuse(mut self) {
         self.leaves_unanswered();
         self.land_alone();
     }
 
-    /// The same, and the next answer will be no other: nobody is to wait for
-    /// it.
+    /// Stores nothing and adds the key to the negative cache, because the next response is
+    /// expected to be the same.
     pub(in crate::exchange) fn refuse_for_now(self) {
         if self.compared.is_none() {
             self.remember_unkept(Unkept::One);
@@ -180,7 +180,7 @@ impl Fill {
         self.refuse();
     }
 
-    /// The node was to be compared with a hit, and can't be.
+    /// Reports a hit verification that has no response to compare with.
     fn leaves_unanswered(&mut self) {
         if self.compared.take().is_some() {
             self.shared.verified.tell(Verdict::Unanswered, None);
@@ -193,7 +193,7 @@ impl Fill {
         }
     }
 
-    /// Those who still wait go to the node.
+    /// Ends the remaining flights without a response: their followers query the node.
     fn land_alone(&mut self) {
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
             self.shared.finish(token, Outcome::Alone);
@@ -202,8 +202,7 @@ impl Fill {
 }
 
 impl Drop for Fill {
-    /// The request ended before its answer did: the next that waits takes
-    /// over.
+    /// Hands leadership over to the next follower: the request ended before its response did.
     fn drop(&mut self) {
         self.leaves_unanswered();
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {

@@ -1,4 +1,4 @@
-//! Blocks and lists of receipts that are compared with each other.
+//! Comparison of blocks with lists of their receipts.
 
 use super::wanted::Wanted;
 use super::Fill;
@@ -6,7 +6,7 @@ use crate::cache::scope::name_of;
 use crate::jsonrpc::plausible::{block_size, counted_block, shows_fewer};
 
 impl Fill {
-    /// Remembers how many transactions a block has, if the result is one.
+    /// Records the number of transactions of a block, if the result is one.
     pub(super) fn record_block_size(&self, wanted: &Wanted, result: &[u8]) {
         if let Some(size) = block_size(wanted.prospect.method(), result) {
             let within = name_of(self.scope.bytes());
@@ -14,7 +14,7 @@ impl Fill {
         }
     }
 
-    /// Whether the result counts fewer transactions than a block has that was seen.
+    /// Whether the result has fewer transactions than the block that was seen before.
     pub(super) fn lacks_transactions(&self, wanted: &Wanted, result: &[u8]) -> bool {
         let method = wanted.prospect.method();
         let Some(block) = counted_block(method, wanted.params.as_deref(), result) else {

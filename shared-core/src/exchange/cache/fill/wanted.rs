@@ -1,4 +1,4 @@
-//! What an answer is to.
+//! Target of a fill: one call, the calls of a batch, or a resource.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::ssz::{check, Flags, Schema, TypeId};
 use crate::transcode::root::{self, Root};
 use crate::transcode::{Format, Made, Negotiated, Transcoder};
 
-/// An answer to a call that is to be stored.
+/// A call whose response is to be stored.
 #[derive(Debug)]
 pub(in crate::exchange) struct Wanted {
     pub(in crate::exchange) key: Key,
-    /// As it stood in the request.
+    /// Id, as it is written in the request.
     pub(in crate::exchange) id: Vec<u8>,
     pub(in crate::exchange) method: Vec<u8>,
     pub(in crate::exchange) params: Option<Vec<u8>>,
@@ -42,17 +42,17 @@ impl Wanted {
     }
 }
 
-/// What an answer is to.
+/// The keys that a fill stores.
 #[derive(Debug)]
 pub(in crate::exchange) enum What {
     Call(Wanted),
-    /// Those of a batch that may be stored; no two have the same id.
+    /// The calls of a batch whose responses may be stored; no two have the same id.
     Batch(Vec<Wanted>),
     Resource(Resource),
 }
 
 impl What {
-    /// The key, if there is only one.
+    /// Returns the key, if there is only one.
     pub(in crate::exchange) fn key(&self) -> Option<Key> {
         match self {
             What::Call(wanted) => Some(wanted.key),
@@ -61,7 +61,7 @@ impl What {
         }
     }
 
-    /// Keys for what answers turned out to depend on.
+    /// Computes the keys again after the vary headers have changed. Returns whether it succeeded.
     pub(in crate::exchange) fn rekey(&mut self, scope: &Scope) -> bool {
         let calls = match self {
             What::Resource(resource) => {
@@ -80,38 +80,38 @@ impl What {
     }
 }
 
-/// What a GET is for.
+/// The target of a GET.
 #[derive(Debug)]
 pub(in crate::exchange) struct Resource {
     pub(in crate::exchange) key: Key,
-    /// As the key has it.
+    /// Name, as it is hashed into the key.
     pub(in crate::exchange) name: Vec<u8>,
     pub(in crate::exchange) route: Route,
     pub(in crate::exchange) valid: Arc<Valid>,
-    /// Its end can't be told from a cut (RFC 9112, 8): it is whole if it is
-    /// JSON that closes.
+    /// The response has no delimiter that distinguishes its end from a truncation (RFC 9112, 8):
+    /// it is complete if it is JSON that closes.
     pub(in crate::exchange) undelimited: bool,
-    /// What the response's head says.
+    /// Cache directives of the response's head.
     pub(in crate::exchange) said: Said,
     pub(in crate::exchange) status: u16,
-    /// The media type is to be compressed.
+    /// Bodies of this media type are compressed.
     pub(in crate::exchange) compresses: bool,
-    /// Which of two formats it is to have; `None`: whichever comes.
+    /// Negotiated format; `None` if any format is stored.
     pub(in crate::exchange) ssz: Option<Negotiated>,
-    /// The type of what comes, where that is SSZ and its head says it; where it does not,
-    /// and a root was asked for, all that it may be.
+    /// Type of an SSZ response, where its head names it; where it does not, and the client
+    /// requested a root, the possible types.
     pub(in crate::exchange) of: Vec<(&'static Schema, TypeId)>,
-    /// The root that the value has to have.
+    /// Root that the value must have.
     pub(in crate::exchange) root: Option<Root>,
-    /// What makes another format of it.
+    /// Transcoder that converts the response to the other format.
     pub(in crate::exchange) transcoder: Option<Box<Transcoder>>,
-    /// It was made: what the envelope has said of the value, and whether that is
-    /// empty. Then what is stored has nothing to ask the node by.
+    /// Flags of the converted value's envelope, and whether the value is empty. An entry of a
+    /// converted response has no validator for a conditional request.
     pub(in crate::exchange) transcoded: Option<(Flags, bool)>,
 }
 
 impl Resource {
-    /// What speaks against storing SSZ that the node sent, if its type is known.
+    /// Reason why SSZ of the node is not stored, if its type is known.
     pub(in crate::exchange) fn refuses(&self, ssz: &[u8]) -> Option<Reason> {
         if self.of.is_empty() {
             return None;
@@ -126,7 +126,7 @@ impl Resource {
         (!is_it(first) && !valid.any(is_it)).then_some(Reason::SszRoot)
     }
 
-    /// Whether what was made has the root that was asked for.
+    /// Whether the converted value has the root that the client requested.
     pub(in crate::exchange) fn is_asked_for(&self, made: &mut Made) -> bool {
         match (&self.root, self.ssz) {
             (Some(root), Some(ssz)) if made.format == Format::Ssz => {
