@@ -1,9 +1,9 @@
-//! The block that a call is about.
+//! Block references of calls and results.
 //!
-//! Only what every node reads alike is a reference. Decimal strings, bare
-//! numbers, leading zeros, members in odd case: one node answers them, another
-//! refuses them, a third takes them for another block, so that they are
-//! [`BlockReference::Invalid`] and their answers are not stored.
+//! A block reference is only what every node reads alike. Decimal strings, bare numbers,
+//! leading zeros, members in another case: one node responds, another reports an error, a
+//! third reads another block. They are [`BlockReference::Invalid`], and the responses are not
+//! stored.
 
 use memchr::memmem;
 
@@ -11,32 +11,31 @@ use super::methods::{BlockAt, InResult, Method, Path, Step, ANY};
 use super::response::{first_element, member};
 use super::scan::Scanner;
 
-/// A block named by its place, not by a number or hash.
+/// A block named by its role, not by a number or hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tag {
     /// The head.
     Latest,
-    /// The head that the consensus client takes for safe.
+    /// The head that the consensus client considers safe.
     Safe,
-    /// The newest final block: another one every few minutes.
+    /// The newest finalized block: another one every few minutes.
     Finalized,
-    /// What the node would put into the next block.
+    /// The block that the node would build next.
     Pending,
-    /// The first block that the node has: not always the genesis.
+    /// The first block that the node has, which is not always the genesis.
     Earliest,
 }
 
-/// An end of a range, itself within it.
+/// An inclusive end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
     /// A block's number.
     Number(u64),
-    /// A tag. An end that is absent is [`Tag::Latest`].
+    /// A tag; an absent end is [`Tag::Latest`].
     Tag(Tag),
 }
 
-/// What a call says about the block it wants. An object of EIP-1898 is
-/// resolved to what is in it.
+/// The block that a call names. An object of EIP-1898 is resolved to its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockReference {
     /// A block's number. It may be beyond the head.
@@ -45,39 +44,39 @@ pub enum BlockReference {
     Hash {
         /// The hash.
         hash: [u8; 32],
-        /// The node answers with an error once the block is not canonical
-        /// (EIP-1898), so that a reorg ends what was true before.
+        /// The node responds with an error once the block is not canonical (EIP-1898), so that
+        /// a reorg invalidates the response.
         require_canonical: bool,
     },
-    /// A tag, or no parameter where the method has one: latest.
+    /// A tag; an absent parameter of a method that has one is `latest`.
     Tag(Tag),
-    /// Blocks from one to another. Two numbers are in order.
+    /// A range of blocks. Two numbers are in ascending order.
     Range {
-        /// The first of them. Absent it is taken for the latest, which some
-        /// nodes do and which is never final.
+        /// The first block. An absent end is read as `latest`, as some nodes read it, and is
+        /// never finalized.
         from: Bound,
-        /// The last of them.
+        /// The last block.
         to: Bound,
     },
-    /// Only the result knows: see [`in_result`].
+    /// The result names the block: see [`in_result`].
     InResult,
-    /// The method is about no block, or its answers are never stored.
+    /// The method depends on no block, or its responses are never stored.
     None,
-    /// Not to be understood, so not to be stored.
+    /// The reference is not valid, so that the response is not stored.
     Invalid,
 }
 
-/// The block that a result is from.
+/// The block to which a result belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResultBlock {
-    /// Its number.
+    /// Number of the block.
     pub number: u64,
-    /// Its hash, if the result gives it.
+    /// Hash of the block, if the result contains it.
     pub hash: Option<[u8; 32]>,
 }
 
-/// The block that a call of `method` is about; `params` are as
-/// [`request::parse`](super::request::parse) found them.
+/// Returns the block that a call of `method` names; `params` are the params that
+/// [`request::parse`](super::request::parse) returns.
 pub fn reference(method: &Method, params: Option<&[u8]>) -> BlockReference {
     match method.at {
         BlockAt::None => BlockReference::None,
@@ -86,8 +85,8 @@ pub fn reference(method: &Method, params: Option<&[u8]>) -> BlockReference {
     }
 }
 
-/// The block that a result of `method` is from; `None` if it does not say, as
-/// a pending transaction and `null` don't.
+/// Returns the block to which a result of `method` belongs; `None` if the result names none, as
+/// for a pending transaction or `null`.
 pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
     let (object, number, hash) = match method.in_result {
         InResult::None => return None,
@@ -122,14 +121,14 @@ fn at_end_of(path: &Path, result: &[u8]) -> Option<ResultBlock> {
     })
 }
 
-/// Traces in Parity's form have a bare number.
+/// Reads a block number; traces in Parity's form have it as a bare number.
 fn number_of(value: &[u8]) -> Option<u64> {
     quantity(value).or_else(|| integer(value))
 }
 
-/// The block of the last part of a list of parts of blocks, as [`BlockAt::Range`]
-/// methods give it. Read from the end, since such lists are long: what it says
-/// of text that is no JSON means nothing.
+/// Returns the block of the last part in a list of parts of blocks, the result of methods with
+/// [`BlockAt::Range`]. The list is read from its end, because it may be long; the number is
+/// meaningless if the text is no JSON.
 pub fn last_in_list(list: &[u8]) -> Option<u64> {
     let at = memmem::rfind(list, NUMBER_OF_PART)?;
     number_of_member(list, at, NUMBER_OF_PART)
@@ -137,17 +136,16 @@ pub fn last_in_list(list: &[u8]) -> Option<u64> {
 
 const NUMBER_OF_PART: &[u8] = b"\"blockNumber\"";
 
-/// The highest block of which there seems to be a part in some of a text, which may be cut
-/// anywhere.
+/// Returns the highest block that a part of a text names. The text may be cut anywhere.
 pub fn highest_in_text(text: &[u8]) -> Option<u64> {
     let all = memmem::find_iter(text, NUMBER_OF_PART);
     all.filter_map(|at| number_of_member(text, at, NUMBER_OF_PART))
         .max()
 }
 
-/// The number that the member at that place has, whose name is `name`.
+/// Returns the number in the member called `name` at position `at`.
 pub(super) fn number_of_member(list: &[u8], at: usize, name: &[u8]) -> Option<u64> {
-    // in a string it would end in an escaped quote
+    // in a string the name would end in an escaped quote
     if !matches!(list[..at].trim_ascii_end().last(), Some(b'{' | b',')) {
         return None;
     }
@@ -157,23 +155,23 @@ pub(super) fn number_of_member(list: &[u8], at: usize, name: &[u8]) -> Option<u6
     number_of(&value[..end])
 }
 
-/// The transaction that a call names by its hash, as its first parameter.
+/// Returns the transaction hash that is the first parameter of a call.
 pub fn transaction(params: Option<&[u8]>) -> Option<[u8; 32]> {
     hash_of(element(params, 0)??)
 }
 
-/// The transaction that a result of `method` is of, if it says so.
+/// Returns the transaction to which a result of `method` belongs, if the result names it.
 pub fn transaction_in(method: &Method, result: &[u8]) -> Option<[u8; 32]> {
     let object = match method.in_result {
         InResult::Item => result,
         InResult::First => first_element(result)?,
         _ => return None,
     };
-    // a transaction calls it its own
+    // a transaction names its own hash `hash`
     hash_of(member(object, "transactionHash").or_else(|| member(object, "hash"))?)
 }
 
-/// `None` stands for [`BlockReference::Invalid`].
+/// Returns the block that the params name; `None` stands for [`BlockReference::Invalid`].
 fn in_params(at: BlockAt, params: Option<&[u8]>) -> Option<BlockReference> {
     const ABSENT: BlockReference = BlockReference::Tag(Tag::Latest);
     match at {
@@ -198,7 +196,7 @@ fn in_params(at: BlockAt, params: Option<&[u8]>) -> Option<BlockReference> {
     }
 }
 
-/// A block's number, tag or hash, or an object of EIP-1898.
+/// Reads a block's number, tag or hash, or an object of EIP-1898.
 fn block(value: &[u8]) -> Option<BlockReference> {
     if value.first() != Some(&b'{') {
         return match hash_of(value) {
@@ -228,7 +226,7 @@ fn range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
     match members(object, ["fromBlock", "toBlock", "blockHash"], others)? {
         [None, None, Some(hash)] => Some(by_hash(hash_of(hash)?)),
         [from, to, None] => match (bound(from)?, bound(to)?) {
-            // An error at one node, nothing at another.
+            // An error at one node, an empty list at another.
             (Bound::Number(from), Bound::Number(to)) if from > to => None,
             (from, to) => Some(BlockReference::Range { from, to }),
         },
@@ -263,8 +261,8 @@ fn number_or_tag(value: &[u8]) -> Option<Bound> {
     }))
 }
 
-/// A quantity as the execution API defines it. Not beyond 63 bits: nodes keep
-/// block numbers in signed words, the negative ones standing for tags.
+/// Reads a quantity as the execution API defines it, of 63 bits at most: nodes keep block
+/// numbers in signed words, whose negative values stand for tags.
 pub(super) fn quantity(value: &[u8]) -> Option<u64> {
     let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
     if digits.is_empty() || digits.len() > 16 || (digits[0] == b'0' && digits.len() > 1) {
@@ -280,7 +278,7 @@ pub(super) fn integer(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// A string of `0x` and 64 hexadecimal digits.
+/// Reads a string of `0x` and 64 hexadecimal digits.
 fn hash_of(value: &[u8]) -> Option<[u8; 32]> {
     let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
     if digits.len() != 64 {
@@ -294,8 +292,8 @@ fn hash_of(value: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// The n-th of the parameters: `Some(None)` if there are fewer, `None` if they
-/// are not an array.
+/// Returns parameter `n`: `Some(None)` if there are fewer, `None` if the params are not an
+/// array.
 fn element(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
     let Some(params) = params else {
         return Some(None);
@@ -316,11 +314,10 @@ fn element(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
     Some(Some(&params[value.span]))
 }
 
-/// The members of an object that are called `names`; `None` if it is not an
-/// object, if one occurs twice, or if there are members but these and
-/// `others`. Go's decoder takes `TOBLOCK` for `toBlock`, and with both the
-/// last: so a name nobody knows may be the one that counts. [`ANY`] allows all
-/// but those.
+/// Returns the members of an object that are called `names`; `None` if the value is not an
+/// object, if a member occurs twice, or if there are members besides these and `others`. Go's
+/// decoder reads `TOBLOCK` as `toBlock`, and the last of the two wins: an unknown name may be
+/// the one that is read. [`ANY`] allows all names except such variants.
 fn members<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],
@@ -345,8 +342,8 @@ fn members<'a, const N: usize>(
     Some(values)
 }
 
-/// Whether a node may take a name for another one. One with escapes, or letters beyond
-/// ASCII that fold into it, may be any.
+/// Whether a node may read a name as another one. A name with escapes, or with letters beyond
+/// ASCII that fold into it, may be read as any.
 fn is_taken_for(name: &[u8], known: &str) -> bool {
     let is_plain = name.is_ascii() && !name.contains(&b'\\');
     !is_plain || name.eq_ignore_ascii_case(known.as_bytes())

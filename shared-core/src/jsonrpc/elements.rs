@@ -1,54 +1,53 @@
-//! The answers of a batch as a node wrote them, read for their places and ids alone.
+//! Reader of batch responses that extracts only the positions and ids of their elements.
 //!
-//! Clients read more than JSON-RPC allows: members that it does not have, answers without
-//! `jsonrpc`, ids that are `null`. What [`response`](super::response) refuses to store is
-//! still an answer for them, and this reader finds it. It holds a text to the grammar of
-//! JSON (RFC 8259), so that no element breaks the array that it is put into, and to no
-//! more than that: nesting has no limit, strings may have any bytes beyond ASCII and any
-//! escaped code unit.
+//! Clients read more than JSON-RPC allows: unknown members, responses without `jsonrpc`, ids
+//! that are `null`. A response that [`response`](super::response) refuses to store is still a
+//! response for them, and this reader finds it. The reader enforces the grammar of JSON (RFC
+//! 8259), so that no element breaks the array into which it is inserted, and no more than that:
+//! nesting has no limit, strings may have any bytes beyond ASCII and any escaped code unit.
 
 use std::ops::Range;
 
 use super::plain::{end_of_digits, end_of_plain};
 use crate::bytes::push;
 
-/// One answer.
+/// One response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Element {
-    /// All of it.
+    /// Span of the response.
     pub span: Range<usize>,
-    /// The id, if it is a string, a number or `null`.
+    /// Id, if it is a string, a number or `null`.
     pub id: Option<Range<usize>>,
-    /// The value of `result`.
+    /// Value of `result`.
     pub result: Option<Range<usize>>,
-    /// The value of `error`.
+    /// Value of `error`.
     pub error: Option<Range<usize>>,
 }
 
-/// What a text has around its answers.
+/// The JSON value that contains the responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// An array of them.
+    /// An array of responses.
     Array,
-    /// Nothing: it is one object.
+    /// A single object.
     Object,
-    /// It is neither, or no JSON from its beginning on.
+    /// Another value, or no JSON from its beginning on.
     Other,
 }
 
-/// The answers in a text.
+/// The responses in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elements {
-    /// What is around them.
+    /// The value that contains the responses.
     pub shape: Shape,
-    /// Those that are complete, in the order of the text.
+    /// Complete responses, in the order of the text.
     pub all: Vec<Element>,
     /// The text is JSON from its beginning to its end.
     pub is_whole: bool,
 }
 
 impl Elements {
-    /// Those of an empty array.
+    /// Returns the elements of an empty array.
     pub const fn none() -> Self {
         Self {
             shape: Shape::Array,
@@ -58,17 +57,17 @@ impl Elements {
     }
 }
 
-/// Memory was refused.
+/// The error of refused memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// Why reading ends.
+/// The reason why reading ends.
 enum Stop {
     Syntax,
     Memory,
 }
 
-/// Reads an array of answers, or one.
+/// Reads an array of responses, or a single one.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -126,7 +125,7 @@ impl Reader<'_> {
         }
     }
 
-    /// From behind the bracket on.
+    /// Reads an array after its opening bracket.
     fn array(&mut self, to: &mut Vec<Element>) -> Result<(), Stop> {
         self.white_space();
         if self.here()? == b']' {
@@ -168,8 +167,8 @@ impl Reader<'_> {
         Ok(element)
     }
 
-    /// From behind the brace on. Of members with one name the last one counts, as to
-    /// those who read them.
+    /// Reads an object after its opening brace. The last of several members with one name counts,
+    /// as in clients.
     fn members(&mut self, element: &mut Element) -> Result<(), Stop> {
         self.white_space();
         if self.here()? == b'}' {
@@ -200,7 +199,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Any value, whole.
+    /// Skips a complete value.
     fn value(&mut self) -> Result<(), Stop> {
         self.open.clear();
         'value: loop {
@@ -212,7 +211,7 @@ impl Reader<'_> {
                     self.at += 1;
                     self.white_space();
                     let is_object = bracket == b'{';
-                    // each is two before what closes it
+                    // the closing bracket's code is two more than the opening one's
                     if self.here()? != bracket + 2 {
                         self.open.push(is_object)?;
                         if is_object {
@@ -250,7 +249,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Up to the value.
+    /// Skips a colon and the white space around it.
     fn colon(&mut self) -> Result<(), Stop> {
         self.white_space();
         if self.here()? != b':' {
@@ -261,7 +260,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What is between its quotes.
+    /// Reads a string, and returns its content without the quotes.
     fn string(&mut self) -> Result<Range<usize>, Stop> {
         if self.here()? != b'"' {
             return Err(Stop::Syntax);
@@ -329,7 +328,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// One or more.
+    /// Skips one or more digits.
     fn digits(&mut self) -> Result<(), Stop> {
         let end = end_of_digits(self.text, self.at);
         if end == self.at {
@@ -354,7 +353,7 @@ impl Reader<'_> {
     }
 }
 
-/// The containers that are open, innermost last: a bit each, set for objects.
+/// The open containers, innermost last: one bit each, set for objects.
 #[derive(Default)]
 struct Open {
     bits: Vec<u64>,
@@ -383,7 +382,7 @@ impl Open {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// Whether the innermost is an object; `None`: none is open.
+    /// Whether the innermost container is an object; `None` if none is open.
     fn innermost(&self) -> Option<bool> {
         let last = self.depth.checked_sub(1)?;
         let bits = self.bits.get(last / 64)?;
@@ -403,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_may_not_be_stored_are_found() {
+    fn responses_that_may_not_be_stored_are_found() {
         for (text, ids) in [
             (r#"[{"id":1,"result":1}]"#, &[Some("1")][..]),
             (
@@ -433,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_answers_are_found_in_text_that_breaks_off() {
+    fn complete_responses_are_found_in_truncated_text() {
         let text = r#"[{"id":1,"result":[{"a":"]"}]},{"id":2},{"id":3,"result":[1,2]}]"#;
         let whole = read(text.as_bytes()).unwrap();
         for cut in 0..text.len() {
@@ -441,7 +440,7 @@ mod tests {
             assert!(!elements.is_whole, "{cut}");
             let ended = |one: &&Element| one.span.end <= cut;
             let expected = whole.all.iter().take_while(ended).count();
-            // of what is not followed by anything it is not known whether it has ended
+            // an element at the end of the text may be incomplete
             assert_eq!(elements.all, whole.all[..expected], "{cut}");
         }
         let doubled = format!("{text}{text}");
@@ -451,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn number_at_the_cut_is_no_answer() {
+    fn number_at_the_truncation_is_no_element() {
         let text = "[1,-20 ,3.5e10,true,\"a\"]";
         let whole = read(text.as_bytes()).unwrap();
         for cut in 0..text.len() {
@@ -461,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn one_object_is_told_from_an_array() {
+    fn single_object_is_distinguished_from_an_array() {
         let text = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#;
         let elements = read(text.as_bytes()).unwrap();
         assert_eq!((elements.shape, elements.is_whole), (Shape::Object, true));
@@ -477,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_no_limit() {
+    fn deeply_nested_text_is_read_without_a_limit() {
         let deep = format!(
             "{}{}",
             "[{\"a\":".repeat(5000),
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_is_json() {
+    fn malformed_json_is_not_whole() {
         for text in [
             "[01]",
             "[-]",
@@ -525,10 +524,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn it_agrees_with_another_parser(text in "[\\[\\]{}:,\"a\\\\u0-9 .eE+tfn-]{0,12}|\\[(\\{(\"id\":1|\"a\":\\[\\])?\\},?){0,3}\\]") {
+        fn reader_agrees_with_serde_json(text in "[\\[\\]{}:,\"a\\\\u0-9 .eE+tfn-]{0,12}|\\[(\\{(\"id\":1|\"a\":\\[\\])?\\},?){0,3}\\]") {
             let elements = read(text.as_bytes()).unwrap();
             let parsed = serde_json::from_str::<&RawValue>(&text);
-            // it reads strings as text, and so refuses what is none
+            // serde_json reads strings as text, and so rejects invalid code units
             if parsed.is_ok() {
                 assert!(elements.is_whole, "{text}");
             }

@@ -1,21 +1,17 @@
-//! Which calls are the same call.
+//! Cache keys of calls, and their canonical params.
 //!
-//! Two calls get one key if and only if they differ in white space, in the
-//! order of an object's members, and in the case of the digits of addresses
-//! (`0x` and 40) and hashes (`0x` and 64) at most. All else counts: kinds of
-//! values, spellings of numbers, escapes, a member that is `null` against one
-//! that is absent. A call that is spelt in another way than usual only misses
-//! what is stored.
+//! Two calls have one key if and only if they differ at most in white space, in the order of an
+//! object's members, and in the case of the digits of addresses (`0x` and 40) and hashes (`0x`
+//! and 64). All other differences count: kinds of values, notations of numbers, escapes, a
+//! `null` member against an absent one. A call in an unusual notation only misses the entry.
 //!
-//! What is hashed is injective: the method by its length, then a byte for
-//! absent params or the canonical text of those that are there, all of it
-//! keyed (BLAKE3's keyed mode) by the hash of the scope, which the calls of a
-//! batch share.
+//! The hashed text is injective: the length of the method and the method, then a byte for absent
+//! params or the canonical text of present ones, keyed (BLAKE3's keyed mode) by the hash of the
+//! scope, which the calls of a batch share.
 //!
-//! An object has no key if two nodes may find different members in it: a name
-//! twice, or twice but for its case, which is one name to Go's decoder; names
-//! with escapes; names beyond ASCII, where the same decoder takes U+212A for
-//! a K.
+//! An object has no key if two nodes may find different members in it: a name that occurs
+//! twice, also in another case, which is one name to Go's decoder; names with escapes; names
+//! beyond ASCII, where Go's decoder reads U+212A as K.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -23,11 +19,11 @@ use std::ops::Range;
 
 use super::scan::{Kind, Quoted, ScanError, Scanner};
 
-/// How many arrays and objects may be open at once in params. Each level may
-/// move what is in it: this bounds the work that a request can cause.
+/// Maximum number of arrays and objects that may be open at once in params. Each level may move
+/// the text within it: the limit bounds the work that a request can cause.
 pub const MAX_DEPTH: usize = 32;
 
-/// What one answer is stored under.
+/// The key of one response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; 32]);
 
@@ -41,14 +37,14 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a call has no key: its answer is not stored.
+/// The reason why a call has no key, so that its response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// The params are not JSON.
     Syntax(ScanError),
-    /// More than [`MAX_DEPTH`] arrays and objects are open.
+    /// The params open more than [`MAX_DEPTH`] arrays and objects.
     Depth,
-    /// An object has two members of one name, case aside.
+    /// An object has two members of one name, without regard to case.
     Duplicate,
     /// A member's name has escapes or is not ASCII.
     Name,
@@ -73,18 +69,18 @@ impl From<ScanError> for KeyError {
     }
 }
 
-/// What keys of one scope are made with: all that must not share an answer,
-/// chain, namespace and credentials, is in it.
+/// The builder of the keys of one scope. The scope separates all calls that must not share a
+/// response, by chain, namespace and credentials.
 #[derive(Clone, Copy)]
 pub struct Keys([u8; 32]);
 
 impl Keys {
-    /// Of a scope.
+    /// Creates the builder of a scope.
     pub fn of(scope: &[u8]) -> Keys {
         Keys(*blake3::hash(scope).as_bytes())
     }
 
-    /// The key of a call.
+    /// Returns the key of a call.
     pub fn key(&self, method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
         let length = params.map_or(0, <[u8]>::len);
         let mut text = Vec::with_capacity(method.len() + length + 9);
@@ -102,18 +98,19 @@ impl Keys {
 }
 
 impl fmt::Debug for Keys {
-    /// A scope may hold credentials.
+    /// Formats only the type's name: a scope may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keys")
     }
 }
 
-/// The key of one call in a scope.
+/// Returns the key of one call in a scope.
 pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
     Keys::of(scope).key(method, params)
 }
 
-/// A text as keys have it, which is never longer; `None`: there is no memory for it.
+/// Returns the canonical form of a text, which is never longer than the text; `None` if memory is
+/// refused.
 pub fn canonical(source: &[u8]) -> Option<Result<Vec<u8>, KeyError>> {
     let mut text = Vec::new();
     text.try_reserve_exact(source.len()).ok()?;
@@ -121,31 +118,31 @@ pub fn canonical(source: &[u8]) -> Option<Result<Vec<u8>, KeyError>> {
     Some(written.map(|()| text))
 }
 
-/// Writes the canonical form of `source` to the end of `text`.
+/// A writer of the canonical form of `source`, at the end of `text`.
 struct Canonical<'a> {
     source: &'a [u8],
     scanner: Scanner<'a>,
     text: &'a mut Vec<u8>,
-    /// Containers that are open, innermost last.
+    /// Open containers, innermost last.
     open: Vec<Open>,
-    /// The members of all objects that are open, innermost last.
+    /// Members of all open objects, innermost last.
     members: Vec<Member>,
 }
 
 enum Open {
     Array,
     Object {
-        /// Its first member in `members`.
+        /// Index of the object's first member in `members`.
         first: usize,
-        /// Names came in ascending order so far, none of them twice.
+        /// The names have been in strictly ascending order.
         in_order: bool,
     },
 }
 
 struct Member {
-    /// In the source.
+    /// Span of the name in the source.
     name: Range<usize>,
-    /// From name to value, in the text.
+    /// Span from name to value in the text.
     span: Range<usize>,
 }
 
@@ -180,8 +177,8 @@ impl<'a> Canonical<'a> {
         }
     }
 
-    /// Writes a scalar or an empty container, or opens one that is not empty;
-    /// whether it did the latter.
+    /// Writes a scalar or an empty container, or opens a container that is not empty; returns
+    /// whether it has opened one.
     fn value(&mut self) -> Result<bool, KeyError> {
         match self.scanner.kind()? {
             Kind::Object => {
@@ -287,7 +284,7 @@ impl<'a> Canonical<'a> {
         Ok(())
     }
 
-    /// Puts the members of an object, which are the end of the text, in order.
+    /// Sorts the members of an object, which is the end of the text.
     fn sort(&mut self, first: usize) -> Result<(), KeyError> {
         let (source, members) = (self.source, &mut self.members[first..]);
         let name = |member: &Member| &source[member.name.clone()];
@@ -309,7 +306,7 @@ impl<'a> Canonical<'a> {
         Ok(())
     }
 
-    /// A string, given without its quotes.
+    /// Writes a string, whose content is passed without its quotes.
     fn string(&mut self, content: Range<usize>) {
         let content = &self.source[content];
         self.text.push(b'"');
@@ -328,7 +325,7 @@ fn is_address_or_hash(content: &[u8]) -> bool {
         && content[2..].iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Orders names, case aside.
+/// Compares names without regard to case.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let a = a.iter().map(u8::to_ascii_lowercase);
     a.cmp(b.iter().map(u8::to_ascii_lowercase))

@@ -1,5 +1,5 @@
-//! Names of the methods that nodes, rollups and development chains are known to have,
-//! beside those of the [method table](super::methods).
+//! Names of methods of nodes, rollups and development chains that are not in the
+//! [method table](super::methods).
 //!
 //! The lists serve warnings about misspelt names in a configuration. A name that is
 //! missing here is as good as any other everywhere else.
@@ -11,19 +11,19 @@ pub fn is_known(name: &str) -> bool {
     methods::position(name.as_bytes()).is_some() || NAMES.binary_search(&name).is_ok()
 }
 
-/// All known names, in no particular order.
+/// Returns all known names, in no particular order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let rows = methods::all().iter().map(|row| row.name);
     rows.chain(NAMES.iter().copied())
 }
 
-/// Whether the text before a name's first underscore is a known one.
+/// Whether a known name has this text before its first underscore.
 pub fn is_namespace(namespace: &str) -> bool {
     let has_name = names().any(|name| name.split('_').next() == Some(namespace));
     has_name || stateful::FAMILIES.contains(&namespace)
 }
 
-/// Sorted by name; none is in the method table.
+/// Method names, sorted; none is in the method table.
 #[rustfmt::skip]
 static NAMES: &[&str] = &[
     "admin_addPeer",

@@ -1,21 +1,21 @@
-//! How many calls of some methods are under way at a time.
+//! Concurrency limits of methods.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Of one rule, in this process.
+/// The limit of concurrent calls of one rule, in this process.
 #[derive(Debug)]
 pub struct Limit {
     most: usize,
     under_way: AtomicUsize,
 }
 
-/// A call of that rule, as long as it is under way.
+/// One slot of a limit, which is released when it is dropped.
 #[derive(Debug)]
 pub struct Permit(Arc<Limit>);
 
 impl Limit {
-    /// So many at a time.
+    /// Creates a limit of `most` concurrent calls.
     pub fn of(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -23,7 +23,7 @@ impl Limit {
         })
     }
 
-    /// One more; `None`: there are as many as may be.
+    /// Acquires a slot; `None` if all are in use.
     pub fn take(self: &Arc<Self>) -> Option<Permit> {
         let more = |now: usize| (now < self.most).then_some(now + 1);
         let taken = self
@@ -46,7 +46,7 @@ mod tests {
     use super::Limit;
 
     #[test]
-    fn there_are_never_more_than_so_many() {
+    fn limit_issues_no_more_permits_than_its_maximum() {
         let limit = Limit::of(2);
         let (one, two) = (limit.take(), limit.take());
         assert!(one.is_some() && two.is_some() && limit.take().is_none());
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_on_several_threads() {
+    fn limit_is_not_exceeded_by_concurrent_threads() {
         let limit = Limit::of(3);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {

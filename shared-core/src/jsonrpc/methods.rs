@@ -1,109 +1,107 @@
-//! The method table: for how long an answer may be given again, and where the
-//! block is that decides it.
+//! The method table: the class of each method, and the position of the block on which its
+//! response depends.
 //!
-//! A method without a row is [`Class::Never`]. So whole families need none:
-//! `personal_`, `admin_`, `miner_`, `engine_`, and whatever a node invents.
-//! Those of `Never` that have a row are the ones that look as if they could be
-//! stored.
+//! A method without a row is [`Class::Never`]. Whole families need no rows therefore:
+//! `personal_`, `admin_`, `miner_`, `engine_`, and methods that a node invents. The rows of
+//! class `Never` are methods that look as if they could be stored.
 
 use Class::{ByFinality, Config, Immutable, Never, Tip};
 use InResult::{Block, First, Item, Itself};
 
-/// For how long an answer may be given again.
+/// The lifetime of a method's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// For ever, if there is an answer at all: not `null`, no error.
+    /// Unlimited, for a result that is not `null` and no error.
     Immutable,
-    /// For ever once its block is final; until then for a short time, and
-    /// evicted with its block.
+    /// Unlimited once the block is finalized; until then short, and invalidated with the block.
     ByFinality,
     /// Until there is a new head, one slot at the most.
     Tip,
-    /// For a minute: until the node is upgraded, and nobody says when.
+    /// One minute: the response changes when the node is upgraded, which is not announced.
     Config,
-    /// Not at all.
+    /// The response is not stored.
     Never,
 }
 
-/// Where a call says which block it is about. Numbers count parameters from 0.
+/// The position of the block reference in a call. Parameters are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockAt {
-    /// It is about none.
+    /// The call names no block.
     None,
-    /// The hash of a block.
+    /// A parameter with the hash of a block.
     Hash(usize),
-    /// A block's number or tag; the node does not take a hash.
+    /// A parameter with a block's number or tag; the node does not accept a hash.
     Number(usize),
-    /// A block's number, tag or hash, or an object of EIP-1898.
+    /// A parameter with a block's number, tag or hash, or an object of EIP-1898.
     Param(usize),
-    /// The same, as a member of an object that may also have the other ones.
+    /// A member with a block as in `Param`, of an object that may have the other members, too.
     ParamMember(usize, &'static str, &'static [&'static str]),
-    /// An object with `fromBlock` and `toBlock`, or `blockHash`, that may
-    /// also have the other members.
+    /// An object with `fromBlock` and `toBlock`, or `blockHash`, that may have the other members,
+    /// too.
     Range(usize, &'static [&'static str]),
-    /// Only the result knows.
+    /// The result names the block.
     Result,
 }
 
-/// In place of names of other members: whichever they are, but for those that are known
-/// ones in other letters, which some nodes take for these.
+/// List of other members that allows any name, except variants of the known names in another
+/// case, which some nodes read as the known ones.
 pub const ANY: &[&str] = &["*"];
 
-/// Where a result says which block it is from.
+/// The position of the block in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InResult {
-    /// Nowhere.
+    /// The result names no block.
     None,
-    /// It is the number of the head.
+    /// The result is the number of the head.
     Itself,
-    /// It is a block: members `number` and `hash`.
+    /// The result is a block: members `number` and `hash`.
     Block,
-    /// It is a part of a block: members `blockNumber` and `blockHash`.
+    /// The result is a part of a block: members `blockNumber` and `blockHash`.
     Item,
-    /// It is an array of parts of one block.
+    /// The result is an array of parts of one block.
     First,
-    /// It says so where an operator knows.
+    /// The result names the block at the path of an operator's method row.
     Path(&'static Path),
 }
 
-/// The way to a block's number in a result. Its hash, if there is one, is beside it.
+/// The path to a block's number in a result. The hash, if there is one, is in the same object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Path {
-    /// To the object that has it.
+    /// Steps to the object that contains the number.
     pub steps: Vec<Step>,
-    /// The member's name.
+    /// Name of the member with the number.
     pub number: String,
-    /// The one of the hash: empty if there is none.
+    /// Name of the member with the hash; empty if there is none.
     pub hash: String,
 }
 
-/// One step on that way.
+/// One step of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To a member.
+    /// The step to a member.
     Member(String),
-    /// To the first element of an array.
+    /// The step to the first element of an array.
     First,
 }
 
-/// A row of the table.
+/// A row of the method table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Method {
-    /// The method's name; empty for those that have no row.
+    /// Name of the method; empty for methods without a row.
     pub name: &'static str,
-    /// For how long its answers may be given again.
+    /// Lifetime of the method's responses.
     pub class: Class,
-    /// Where the call says which block it is about.
+    /// Position of the block reference in the call.
     pub at: BlockAt,
-    /// Where the result says so.
+    /// Position of the block in the result.
     pub in_result: InResult,
-    /// An operator has written it.
+    /// The row was written by an operator.
     pub is_operators: bool,
 }
 
 impl Method {
-    /// Whether a result is a list of what came of a block's transactions, each of
-    /// which may have failed for a reason of the node's own.
+    /// Whether a result is a list of traces of a block's transactions. Each trace may have failed
+    /// for a reason within the node.
     pub fn traces_one_by_one(&self) -> bool {
         const NAMES: [&str; 4] = [
             "arbtrace_replayBlockTransactions",
@@ -111,11 +109,11 @@ impl Method {
             "debug_traceBlockByNumber",
             "trace_replayBlockTransactions",
         ];
-        // of an operator's nobody knows
+        // unknown for the rows of operators
         self.is_operators || NAMES.contains(&self.name)
     }
 
-    /// Whether it finds what is in no block yet, as soon as that is sent.
+    /// Whether the method finds pending transactions, as soon as they are sent.
     pub fn finds_before_a_block(&self) -> bool {
         const NAMES: [&str; 5] = [
             "debug_getRawTransaction",
@@ -127,29 +125,29 @@ impl Method {
         self.is_operators && self.at == BlockAt::Result || NAMES.contains(&self.name)
     }
 
-    /// Whether a result is the encoding of something: `"0x"` is that of nothing,
-    /// and what nodes say in place of `null`.
+    /// Whether a result is an encoding, where `"0x"` is the encoding of nothing, which nodes send
+    /// in place of `null`.
     pub fn gives_encoded(&self) -> bool {
         self.name.contains("_getRaw")
     }
 }
 
-/// The row of a method, by its exact name.
+/// Returns the row of a method, by its exact name.
 pub fn method(name: &[u8]) -> &'static Method {
     static UNKNOWN: Method = row("", Never, BlockAt::None, InResult::None);
     position(name).map_or(&UNKNOWN, |row| &METHODS[row])
 }
 
-/// Where [`all`] has it.
+/// Returns the index of a method in [`all`].
 pub fn position(name: &[u8]) -> Option<usize> {
     let found = METHODS.binary_search_by(|row| row.name.as_bytes().cmp(name));
     found.ok()
 }
 
-/// How many rows there are.
+/// Number of rows.
 pub const NUMBER: usize = METHODS.len();
 
-/// All rows, by name.
+/// Returns all rows, sorted by name.
 pub fn all() -> &'static [Method] {
     METHODS
 }
@@ -184,7 +182,7 @@ const CONTEXT: BlockAt = BlockAt::ParamMember(1, "blockNumber", &["transactionIn
 const LOGS: BlockAt = BlockAt::Range(0, &["address", "topics"]);
 const TRACES: BlockAt = BlockAt::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
 
-/// Sorted by name.
+/// Rows, sorted by name.
 #[rustfmt::skip]
 static METHODS: &[Method] = &[
     row("arbtrace_block", ByFinality, number(0), First),
@@ -205,7 +203,7 @@ static METHODS: &[Method] = &[
     row("bor_getSnapshotAtHash", Immutable, hash(0), NO),
     row("bor_getSnapshotProposer", ByFinality, param(0), NO),
     row("bor_getSnapshotProposerSequence", ByFinality, param(0), NO),
-    // To ask for a vote is to lock the node's chain to it.
+    // A query for the vote locks the node's chain to it.
     row("bor_getVoteOnHash", Never, NONE, NO),
     row("debug_accountAt", Immutable, hash(0), NO),
     row("debug_accountRange", ByFinality, param(0), NO),
@@ -227,8 +225,8 @@ static METHODS: &[Method] = &[
     row("erigon_blockNumber", Tip, NONE, NO),
     row("erigon_forks", Config, NONE, NO),
     row("erigon_getBalanceChangesInBlock", ByFinality, param(0), NO),
-    // p[1] is `fullTx`, not a block, and which block is the last before a time
-    // is open until the next one is final.
+    // p[1] is `fullTx`, not a block, and the last block before a time is undetermined until the
+    // next one is final.
     row("erigon_getBlockByTimestamp", Never, NONE, NO),
     row("erigon_getBlockReceiptsByBlockHash", Immutable, hash(0), First),
     row("erigon_getHeaderByHash", Immutable, hash(0), Block),
@@ -241,7 +239,7 @@ static METHODS: &[Method] = &[
     row("eth_blockNumber", Tip, NONE, Itself),
     row("eth_call", ByFinality, param(1), NO),
     row("eth_callMany", ByFinality, CONTEXT, NO),
-    // It names the head.
+    // The result names the head.
     row("eth_capabilities", Tip, NONE, NO),
     row("eth_chainId", Immutable, NONE, NO),
     row("eth_config", Config, NONE, NO),
@@ -280,7 +278,7 @@ static METHODS: &[Method] = &[
     row("eth_getTransactionReceipt", ByFinality, RESULT, Item),
     row("eth_getTransactionReceiptsByBlock", ByFinality, param(0), First),
     row("eth_getUncleByBlockHashAndIndex", Immutable, hash(0), NO),
-    // An uncle's own number and hash are not those of the block it is in.
+    // An uncle's own number and hash differ from the ones of the block that includes it.
     row("eth_getUncleByBlockNumberAndIndex", ByFinality, number(0), NO),
     row("eth_getUncleCountByBlockHash", Immutable, hash(0), NO),
     row("eth_getUncleCountByBlockNumber", ByFinality, number(0), NO),
@@ -302,7 +300,7 @@ static METHODS: &[Method] = &[
     row("net_listening", Never, NONE, NO),
     row("net_peerCount", Never, NONE, NO),
     row("net_version", Immutable, NONE, NO),
-    // What it tells of the node's progress changes with each block.
+    // The node's progress, which the result contains, changes with each block.
     row("optimism_outputAtBlock", Tip, NONE, NO),
     row("optimism_rollupConfig", Config, NONE, NO),
     row("optimism_safeHeadAtL1Block", Tip, NONE, NO),
@@ -341,7 +339,7 @@ static METHODS: &[Method] = &[
     row("zks_getAllAccountBalances", Tip, NONE, NO),
     row("zks_getBaseTokenL1Address", Config, NONE, NO),
     row("zks_getBatchFeeInput", Tip, NONE, NO),
-    // What becomes of a block or a transaction on the other chain is told in them.
+    // The results contain the state of a block or a transaction on the other chain.
     row("zks_getBlockDetails", Tip, NONE, NO),
     row("zks_getBridgeContracts", Config, NONE, NO),
     row("zks_getBridgehubContract", Config, NONE, NO),
@@ -368,7 +366,7 @@ mod tests {
     use super::{method, BlockAt, Class, METHODS};
 
     #[test]
-    fn sorted_and_each_row_is_found() {
+    fn rows_are_sorted_and_found_by_name() {
         assert!(METHODS.is_sorted_by(|a, b| a.name < b.name));
         for row in METHODS {
             assert_eq!(method(row.name.as_bytes()), row);
@@ -376,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_row_is_never_stored() {
+    fn method_without_a_row_is_never_stored() {
         for name in [
             "",
             "eth_cal",
@@ -400,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_at_the_tip_is_never_immutable_by_class() {
+    fn immutable_rows_depend_on_no_block_or_on_a_hash() {
         for row in METHODS.iter().filter(|row| row.class == Class::Immutable) {
             let timeless = matches!(row.at, BlockAt::None | BlockAt::Hash(_));
             assert!(timeless, "{}", row.name);

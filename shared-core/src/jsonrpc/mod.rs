@@ -1,27 +1,28 @@
-//! JSON-RPC 2.0 as Ethereum nodes speak it: what a request asks for, what an
-//! answer holds, and which requests may share one answer.
+//! JSON-RPC 2.0 as Ethereum nodes use it: requests, responses, and cache keys.
 //!
-//! Nothing here decodes a value: calls and answers are spans of the text they
-//! came in. And nothing here guesses: a request that a node might read in
-//! another way than this module does is refused, which costs a look-up in the
-//! cache and never an answer.
+//! No module decodes a value: calls and responses are spans of the text that contains them. A
+//! request that a node might read differently than this module is rejected, which costs a lookup
+//! in the cache and never a response.
 //!
 //! | module       | concern                                                |
 //! |--------------|--------------------------------------------------------|
-//! | [`scan`]     | what is JSON and where its parts are (RFC 8259)        |
-//! | [`request`]  | one call or a batch of them                            |
-//! | [`response`] | one answer or a batch of them                          |
-//! | [`outline`]  | where an answer's parts are, if it is one               |
+//! | [`scan`]     | the grammar of JSON and the positions of its parts (RFC 8259) |
+//! | [`request`]  | one call or a batch of calls                           |
+//! | [`response`] | one response or a batch of responses                   |
+//! | [`elements`] | a batch response as clients read it                    |
+//! | [`outline`]  | the positions of a response's parts, found at its ends |
 //! | [`known`]    | names of methods that nodes have                       |
-//! | [`methods`]  | the method table: what may be stored for how long      |
-//! | [`said`]     | rows of it as operators write them                     |
-//! | [`block`]    | the block that a call is about                         |
-//! | [`key`]      | which calls are the same call                          |
-//! | [`plausible`] | results that contradict themselves                     |
-//! | [`shallow`]  | whether a text is too deep to be read, by its brackets  |
-//! | [`sketch`]   | where a call that was read before may stand            |
-//! | [`stateful`] | methods of which nothing can be stored                 |
-//! | [`unsettled`] | results that are not the last word                    |
+//! | [`methods`]  | the method table: classes and block references         |
+//! | [`said`]     | method rows that operators write                       |
+//! | [`block`]    | the block that a call names                            |
+//! | [`shown`]    | the blocks that a response shows                       |
+//! | [`key`]      | cache keys and canonical params                        |
+//! | [`plausible`] | plausibility checks of results                        |
+//! | [`shallow`]  | the depth of a text, counted by its brackets           |
+//! | [`sketch`]   | the parts of a call that may be in the key cache       |
+//! | [`stateful`] | methods whose responses can't be stored                |
+//! | [`unsettled`] | results that are still incomplete                     |
+//! | [`patterns`], [`rules`], [`limit`] | rules about methods              |
 
 pub mod block;
 pub mod elements;

@@ -1,25 +1,24 @@
-//! Where the parts of an answer are if it is one, told by its ends.
+//! Positions of the parts of a response, found at its beginning and its end.
 //!
-//! Reading an answer strictly takes longer than all else that a cache adds to
-//! it. Nodes write answers in few ways, so that a glance at the beginning and
-//! the end says where id and result are, *if what is between them is one JSON
-//! value*. That is enough to send the same bytes again under the same id. It
-//! is not enough to put another id into them: that takes
-//! [`response::parse`](super::response::parse) to find the same.
+//! Reading a response strictly takes longer than all other work of the cache. Nodes write
+//! responses in few ways, so that the beginning and the end show the positions of id and
+//! result, *if the text between them is one JSON value*. That is enough to send the same bytes
+//! again under the same id. Replacing the id requires that
+//! [`response::parse`](super::response::parse) finds the same positions.
 
 use std::ops::Range;
 
 use super::response::{Outcome, Response};
 
-/// How nodes begin an answer, up to the id or the result.
+/// Beginnings of responses, up to the id or the result.
 const BEFORE_ID: [&[u8]; 2] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b"{\"id\":"];
 const BEFORE_RESULT: &[u8] = b"{\"jsonrpc\":\"2.0\",\"result\":";
 
-/// What stands between the two, after each of [`BEFORE_ID`].
+/// Text between id and result, for each of [`BEFORE_ID`].
 const BETWEEN: [&[u8]; 2] = [b",\"result\":", b",\"jsonrpc\":\"2.0\",\"result\":"];
 
-/// The only places that the parts of a successful answer under `id` can be.
-/// `None`: it begins or ends in another way.
+/// Returns the only possible positions of the parts of a successful response under `id`;
+/// `None` if the response begins or ends differently.
 pub fn outline(body: &[u8], id: &[u8]) -> Option<Response> {
     let inner = body.trim_ascii_end().strip_suffix(b"}")?;
     let (id, result) = id_first(inner, id).or_else(|| id_last(inner, id))?;
@@ -62,7 +61,7 @@ mod tests {
     const RESULTS: [&str; 5] = ["[]", "{\"a\":\"}\"}", "\"0x\"", "[[1],{}]", "\"\\\"\""];
 
     #[test]
-    fn what_nodes_write_is_found_where_it_is() {
+    fn outline_equals_strict_parse_in_usual_notations() {
         for result in RESULTS {
             for id in ["1", "\"a,\\\"id\\\":1\"", "null", "-0.5e3"] {
                 for end in ["", "\n", " \r\n\t"] {
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_otherwise_is_not_guessed_at() {
+    fn outline_is_none_in_unusual_notations() {
         for body in [
             "",
             "{",

@@ -1,21 +1,21 @@
-//! What is said of methods: by their names, and by beginnings of names with a `*` after
-//! them. A name beats a beginning, and a longer beginning a shorter one.
+//! Patterns of method names: exact names, and prefixes that end in `*`. An exact name has
+//! precedence over a prefix, and a longer prefix over a shorter one.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Something of methods.
+/// A table of values by method pattern.
 #[derive(Clone, Debug)]
 pub struct Patterns<T> {
-    /// In the order of the alphabet, whatever their case.
+    /// Exact names, sorted without regard to case.
     names: Vec<Pattern<T>>,
-    /// The longest first.
+    /// Prefixes, the longest first.
     beginnings: Vec<Pattern<T>>,
 }
 
 #[derive(Clone, Debug)]
 struct Pattern<T> {
-    /// As it was written, without its `*`.
+    /// The name as it was written, without its `*`.
     name: Box<[u8]>,
     says: T,
 }
@@ -29,12 +29,12 @@ impl<T> Default for Patterns<T> {
     }
 }
 
-/// Why a pattern was not taken.
+/// The reason why a pattern was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternError {
-    /// It is no name of a method, nor the beginning of any.
+    /// The pattern is neither the name of a method nor a prefix of names.
     Name,
-    /// There is one for that already.
+    /// The table contains the pattern already.
     Twice,
 }
 
@@ -50,10 +50,10 @@ impl fmt::Display for PatternError {
 impl std::error::Error for PatternError {}
 
 impl<T> Patterns<T> {
-    /// One more.
+    /// Adds a pattern with its value.
     ///
     /// # Errors
-    /// [`PatternError`]; nothing is changed then.
+    /// Returns [`PatternError`] and leaves the table unchanged.
     pub fn add(&mut self, pattern: &[u8], says: T) -> Result<(), PatternError> {
         let (name, is_beginning) = match pattern {
             [name @ .., b'*'] => (name, true),
@@ -81,8 +81,8 @@ impl<T> Patterns<T> {
         Ok(())
     }
 
-    /// What is said of a method of that name, without escapes. `is_of` is asked of each
-    /// that is it in any case of its letters, and told whether it is to the letter.
+    /// Returns the value for a method name without escapes. `is_of` is called for each pattern
+    /// that matches without regard to case, with its value and whether the case matches, too.
     pub fn find(&self, method: &[u8], is_of: impl Fn(&T, bool) -> bool) -> Option<&T> {
         let found = |pattern: &Pattern<T>| in_any_case(&pattern.name, method);
         if let Ok(at) = self.names.binary_search_by(found) {
@@ -102,8 +102,8 @@ impl<T> Patterns<T> {
     }
 }
 
-/// What is neither a blank nor to be escaped in JSON, nor would be taken for two names in
-/// a list.
+/// Whether the byte may occur in a name: it is no white space, needs no escape in JSON, and
+/// does not separate the names of a list.
 fn is_of_name(byte: &u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b'*')
 }

@@ -1,10 +1,10 @@
-//! How far a string is plain: one step over 16 bytes on x86-64, where SSE2 is
-//! part of the architecture, over 8 in a word elsewhere. And how far there are
-//! digits: many clients number their calls with nine of them and more.
+//! Search for the end of the plain part of a string: one step covers 16 bytes on x86-64, where
+//! SSE2 is part of the architecture, and 8 bytes in a word elsewhere. Search for the end of
+//! digits: many clients number their calls with nine digits and more.
 #![allow(unsafe_code)]
 
-/// The first byte from `at` on that is not a plain part of a string: a quote,
-/// a backslash or a control character; the text's length if there is none.
+/// Returns the position of the first byte from `at` on that is not a plain part of a string: a
+/// quote, a backslash or a control character; the text's length if there is none.
 #[inline]
 pub fn end_of_plain(text: &[u8], mut at: usize) -> usize {
     while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -19,8 +19,8 @@ pub fn end_of_plain(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The first byte from `at` on that is no digit; the text's length if there is
-/// none.
+/// Returns the position of the first byte from `at` on that is no digit; the text's length if
+/// there is none.
 #[inline]
 pub fn end_of_digits(text: &[u8], mut at: usize) -> usize {
     while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -35,14 +35,14 @@ pub fn end_of_digits(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The lowest byte of a word that is no digit.
+/// Returns the index of the lowest byte of a word that is no digit.
 #[inline(always)]
 fn first_other(word: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xFF;
     const UPPER: u64 = ONES * 0xF0;
     const DIGITS: u64 = ONES * 0x30;
-    // Of digits alone the upper half is 3, and is so still with 6 more. Above
-    // 0xF9 that carries into the next byte: only the lowest is to be believed.
+    // The upper half of each digit is 3, and still is after 6 is added. A byte above 0xF9
+    // carries into the next one: only the lowest mismatch is reliable.
     let with_6 = word.wrapping_add(ONES * 6);
     let other = ((word & UPPER) ^ DIGITS) | ((with_6 & UPPER) ^ DIGITS);
     match other {
@@ -63,13 +63,12 @@ fn first_special(block: &[u8; 16]) -> Option<usize> {
         _mm_set1_epi8,
     };
 
-    // SAFETY: the block is 16 readable bytes, at any address; SSE2 is there on
-    // every x86-64.
+    // SAFETY: the block is 16 readable bytes, at any address; every x86-64 processor has SSE2.
     let mask = unsafe {
         let bytes = _mm_loadu_si128(block.as_ptr().cast());
         let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
         let backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
-        // only of a control character the lesser one of it and 0x1F is itself
+        // min(byte, 0x1F) equals the byte for control characters only
         let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes);
         _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control))
     };
@@ -85,15 +84,15 @@ fn first_special(block: &[u8; 8]) -> Option<usize> {
     in_word(u64::from_le_bytes(*block))
 }
 
-/// The lowest byte of a word that is special.
+/// Returns the index of the lowest byte of a word that is special.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn in_word(word: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xFF;
     const HIGH: u64 = ONES << 7;
-    // The quote changes places with 0x20, so that it lies below 0x21 with the
-    // control characters, and the space with it (0x22) above. A borrow may
-    // mark bytes above a special one too: only the lowest is to be believed.
+    // The quote is exchanged with 0x20, so that it lies below 0x21 with the control characters,
+    // and the space (0x22) above. A borrow may mark bytes above a special one, too: only the
+    // lowest mark is reliable.
     let below = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
     match (below | backslash) & !word & HIGH {
@@ -110,7 +109,7 @@ mod tests {
         b'a', 0x1F, 0x20, b'!', b'"', b'#', b'\\', b']', 0x7F, 0x80, 0xFF,
     ];
 
-    /// The definition, a byte at a time.
+    /// Searches one byte at a time.
     fn naive(text: &[u8], at: usize) -> usize {
         (at..text.len())
             .find(|&n| !is_plain(text[n]))
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_at_every_place_beside_every_byte() {
+    fn end_of_plain_equals_the_definition_for_all_bytes_and_positions() {
         for length in 0..36 {
             for place in 0..length {
                 for byte in 0..=255 {
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_end_at_every_byte_at_every_place_beside_every_byte() {
+    fn end_of_digits_equals_the_definition_for_all_bytes_and_positions() {
         for length in 0..20 {
             for place in 0..length {
                 for byte in 0..=255 {
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_judged_alike() {
+    fn word_search_equals_the_definition_for_all_bytes() {
         for place in 0..8 {
             for byte in 0..=255 {
                 for next in NEIGHBOURS {

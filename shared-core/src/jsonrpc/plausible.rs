@@ -1,8 +1,8 @@
-//! Results that contradict themselves: a node that has a header and not yet the body gives a
-//! block without transactions, and one that lost a part of its index a list with holes.
+//! Results that contradict themselves: a node that has a header and not yet the body returns a
+//! block without transactions, and a node that lost a part of its index a list with holes.
 //!
-//! Only what no correct answer of any public chain shows is a contradiction: [`block`] and
-//! [`logs`] say which chains write what.
+//! A contradiction is a property that no correct response of any public chain has: [`block`] and
+//! [`logs`] list the properties of the chains.
 
 mod block;
 mod logs;
@@ -13,18 +13,18 @@ pub use sizes::{block_size, counted_block, shows_fewer, BlockName, BlockSize};
 use super::methods::Method;
 use super::response::{content, first_element, member, Content};
 
-/// What reading a result for contradictions came to.
+/// The result of a plausibility check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It contradicts itself.
+    /// The result contradicts itself.
     Implausible,
-    /// It does not, and all of it was read: it is one JSON value.
+    /// The result does not contradict itself, and is completely read: it is one JSON value.
     Read,
-    /// It does not, as far as was looked.
+    /// The part of the result that was read does not contradict itself.
     Unread,
 }
 
-/// Whether a result of `method`, called with `params`, contradicts itself.
+/// Checks whether a result of `method`, called with `params`, contradicts itself.
 pub fn judge(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Verdict {
     let contradicts = match method.name {
         "eth_getBlockByHash" | "eth_getBlockByNumber" => {
@@ -49,12 +49,12 @@ pub fn judge(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Verdict {
     match contradicts {
         Some(true) => Verdict::Implausible,
         Some(false) => Verdict::Read,
-        // it is another shape, or no JSON
+        // the result has another structure, or is no JSON
         None => Verdict::Unread,
     }
 }
 
-/// Whether a filter of logs takes all that are in its blocks.
+/// Whether a log filter matches all logs of its blocks.
 fn has_no_condition(filter: &[u8]) -> bool {
     ["address", "topics"].into_iter().all(|name| {
         let value = member(filter, name);

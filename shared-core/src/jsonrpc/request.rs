@@ -1,71 +1,68 @@
-//! The envelope of requests: one call, or a batch of them.
+//! The envelope of requests: one call, or a batch of calls.
 //!
-//! A request that is refused is no error of ours: it goes to the node as it
-//! came, and the node says what it thinks of it. So whatever nodes are known
-//! to read in different ways is refused, among it all that Go's encoding/json
-//! lets pass: the last of two members with one name, names in another case,
-//! members nobody asked for.
+//! A refused request is no error of the proxy: it is forwarded to the node unchanged, and the
+//! node decides. Requests that nodes are known to read differently are refused therefore, among
+//! them all that Go's encoding/json accepts: the last of two members with one name, names in
+//! another case, unknown members.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::scan::{Kind, ScanError, Scanner, Value};
 
-/// The longest id that is kept, in bytes, quotes included.
+/// Maximum length in bytes of an id that is stored, quotes included.
 pub const MAX_ID: usize = 256;
 
-/// A request that was understood.
+/// A request that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// One call.
     Single(Call<'a>),
-    /// An array of calls: at least one.
+    /// An array of at least one call.
     Batch(Vec<Call<'a>>),
 }
 
 /// One call of a method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// Where the call is in the body, brackets included.
+    /// Span of the call in the body, brackets included.
     pub span: Range<usize>,
-    /// The id as it was written: a string with its quotes, a number or
-    /// `null`. `None` makes it a notification, which gets no reply.
+    /// Id, as it is written: a string with its quotes, a number or `null`. A call without an id
+    /// (`None`) is a notification, which gets no response.
     pub id: Option<&'a [u8]>,
-    /// The method's name; it has no escapes.
+    /// Name of the method; it has no escapes.
     pub method: &'a [u8],
-    /// An array, an object or `null`, as it was written.
+    /// An array, an object or `null`, as it is written.
     pub params: Option<&'a [u8]>,
-    /// Where in the call they start.
+    /// Positions of the parts in the call.
     pub starts: Starts,
 }
 
-/// Where in a call its parts start; 0 for what is absent.
+/// The positions of a call's parts in its text; 0 for absent parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Starts {
-    /// The id.
+    /// Position of the id.
     pub id: usize,
-    /// The method's name, behind its quote.
+    /// Position of the method's name, after its quote.
     pub method: usize,
-    /// The params.
+    /// Position of the params.
     pub params: usize,
 }
 
-/// Why a request goes to the node unread. In a batch one such call is enough.
+/// The reason why a request is forwarded unread. One such call of a batch is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The body is not JSON, or nested too deep.
     Syntax(ScanError),
-    /// The body is neither an object nor an array, or an element of the array
-    /// is not an object.
+    /// The body is neither an object nor an array, or an element of the array is not an object.
     NotObject,
-    /// An array without calls.
+    /// The body is an array without calls.
     EmptyBatch,
-    /// An array of more calls than the limit.
+    /// The body is an array of more calls than the limit.
     LongBatch,
     /// A member occurs twice.
     Duplicate,
-    /// There is a member that JSON-RPC does not have, if only for the case or
-    /// the escapes of its name.
+    /// A member is none of JSON-RPC's, perhaps only by the case or the escapes of its name.
     UnknownMember,
     /// `jsonrpc` is absent or not exactly `"2.0"`.
     Version,
@@ -84,7 +81,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The name that logs and metrics show.
+    /// Returns the name that logs and metrics show.
     pub const fn name(self) -> &'static str {
         match self {
             Refusal::Syntax(_) => "syntax",
@@ -118,17 +115,16 @@ impl From<ScanError> for Refusal {
     }
 }
 
-/// Reads a request of at most `batch_max` calls.
+/// Parses a request of at most `batch_max` calls.
 ///
-/// Reading stops at the first reason to refuse: what follows it may not even
-/// be JSON.
+/// Parsing stops at the first reason to refuse: the rest of the body may not even be JSON.
 pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, Refusal> {
     parse_unknown(body, batch_max, |_| None)
 }
 
-/// The same. Before a call is read, `known` is asked for it, with where it
-/// starts: what it gives has to be what reading would have given. A known call
-/// has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
+/// Parses a request like [`parse`]. Before a call is read, `known` is called with its position:
+/// it returns exactly the call that reading would return, or `None`. A known call has fewer than
+/// [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
 pub fn parse_unknown<'a>(
     body: &'a [u8],
     batch_max: usize,
@@ -175,15 +171,15 @@ fn batch<'a>(
     Ok(calls)
 }
 
-/// How many calls there will be, by the length of short ones, and not so many
-/// that their number is paid for by those who send few.
+/// Estimates the number of calls by the length of short ones, up to a maximum, so that requests
+/// of few calls do not pay for it.
 pub(crate) fn expected(body: &[u8]) -> usize {
     (body.len() / 96 + 1).min(128)
 }
 
-/// What there must be to read a body of `length` bytes and to look its calls up, in bytes.
-/// They become structures of which only all together are long, and which can't be refused:
-/// the shortest call has some 40 bytes, and takes twelve times that.
+/// Bytes of memory that must be available to read a body of `length` bytes and to look its calls
+/// up. The structures are large only in total, and their allocations can't fail gracefully: the
+/// shortest call has some 40 bytes, and takes twelve times as much.
 pub(crate) fn room_for(length: usize) -> usize {
     match length {
         0..=0x1000 => 0,
@@ -191,8 +187,8 @@ pub(crate) fn room_for(length: usize) -> usize {
     }
 }
 
-/// The method and, if it comes before the params, the id of what begins like that, if it is
-/// a single call whose method comes before its params. What follows may make it another thing.
+/// Returns the method and, if it precedes the params, the id from the beginning of a single call
+/// whose method precedes its params. The rest of the text may still make it invalid.
 pub fn beginning(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let mut scanner = Scanner::of_text(text).ok()?;
     let (mut method, mut id) = (None, None);
@@ -205,7 +201,7 @@ pub fn beginning(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         if content == b"params" {
             break;
         }
-        // what is not all there is none: of a number there may be more
+        // an incomplete value is ignored: a number may have more digits
         let value = scanner.value().ok();
         let is_cut = |value: &Value| value.kind == Kind::Number && value.span.end == text.len();
         let Some(value) = value.filter(|value| !is_cut(value)) else {
@@ -233,8 +229,7 @@ enum Member {
     Params,
 }
 
-/// Takes a member's name and its colon. As nearly all clients write them, they
-/// are compared at once.
+/// Reads a member's name and its colon. The usual notation of each is compared in one step.
 #[inline(always)]
 fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, Refusal> {
     if scanner.verbatim(b"\"id\":") {

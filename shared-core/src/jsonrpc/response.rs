@@ -1,8 +1,8 @@
-//! The envelope of answers, and what a cache has to know of a result.
+//! The envelope of responses, and the content of results as the cache needs it.
 //!
-//! Every byte of an answer belongs to a span or lies between two: members
-//! come in any order (Nethermind writes the id last), and white space around
-//! them, a final newline among it, is part of what is stored.
+//! Every byte of a response belongs to a span or lies between two: members have any order
+//! (Nethermind writes the id last), and white space around them, including a final newline, is
+//! part of the entry.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,38 +10,38 @@ use std::ops::Range;
 use super::scan::{Kind, ScanError, Scanner};
 use crate::bytes::push;
 
-/// One answer that may be stored, as spans of the body it came in.
+/// One response that may be stored, as spans of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The answer, brackets included.
+    /// Span of the response, brackets included.
     pub span: Range<usize>,
-    /// The id: a string with its quotes, a number or `null`.
+    /// Id: a string with its quotes, a number or `null`.
     pub id: Range<usize>,
-    /// What came of the call.
+    /// Outcome of the call.
     pub outcome: Outcome,
 }
 
-/// The value of the one member that says what came of a call.
+/// The value of the member that contains the outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The value of `result`: any JSON. An `error` beside it is `null`.
+    /// Value of `result`: any JSON. An `error` in the same object is `null`.
     Result(Range<usize>),
-    /// The value of `error`: an object.
+    /// Value of `error`: an object.
     Error(Range<usize>),
 }
 
-/// Why an answer is not storable.
+/// The reason why a response can't be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
     /// The body is not JSON, or nested too deep.
     Syntax(ScanError),
-    /// The answer is not an object.
+    /// The response is not an object.
     NotObject,
-    /// The batch of answers is not an array.
+    /// The batch response is not an array.
     NotArray,
     /// A member occurs twice.
     Duplicate,
-    /// There is a member that JSON-RPC does not have.
+    /// A member is none of JSON-RPC's.
     UnknownMember,
     /// `jsonrpc` is absent or not exactly `"2.0"`.
     Version,
@@ -49,9 +49,9 @@ pub enum ResponseError {
     NoId,
     /// `id` is an object, an array or a boolean.
     IdKind,
-    /// There is neither `result` nor `error`, or the latter is `null`.
+    /// The response has neither `result` nor `error`, or only an `error` that is `null`.
     NoOutcome,
-    /// There are both `result` and `error`, and neither is `null`.
+    /// The response has both `result` and `error`, and neither is `null`.
     TwoOutcomes,
     /// `error` is neither an object nor `null`.
     ErrorKind,
@@ -86,7 +86,7 @@ impl From<ScanError> for ResponseError {
     }
 }
 
-/// Reads the answer to one call.
+/// Parses the response to one call.
 pub fn parse(body: &[u8]) -> Result<Response, ResponseError> {
     let mut scanner = Scanner::of_text(body)?;
     let response = answer(&mut scanner, body)?;
@@ -94,9 +94,8 @@ pub fn parse(body: &[u8]) -> Result<Response, ResponseError> {
     Ok(response)
 }
 
-/// Reads an array of answers, in the order in which the node wrote them. It
-/// may be empty, and ids may be missing or occur twice: only the caller knows
-/// what was asked.
+/// Parses an array of responses, in the order in which the node wrote them. The array may be
+/// empty, and ids may be missing or occur twice: only the caller knows the calls.
 pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
     let mut scanner = Scanner::of_text(body)?;
     if scanner.kind()? != Kind::Array {
@@ -156,7 +155,7 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
     Ok(Response {
         span: start..scanner.position(),
         id: id.ok_or(ResponseError::NoId)?,
-        // JSON-RPC 1.0 has both members, one of them null, and some nodes do so still
+        // JSON-RPC 1.0 has both members, one of them null, and some nodes still write both
         outcome: match (result, error) {
             (Some(result), None) => Outcome::Result(result),
             (Some(result), Some(error)) if is_null(&error) => Outcome::Result(result),
@@ -168,23 +167,22 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
     })
 }
 
-/// How much a result says.
+/// The content of a result, as far as it matters for caching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// `null`: nothing was found, for now.
+    /// `null`: the object does not exist, for now.
     Null,
-    /// `[]`: nothing, or a node that lags.
+    /// `[]`: an empty list, or a node that lags.
     EmptyArray,
-    /// `{}`
+    /// `{}`: an empty object.
     EmptyObject,
-    /// `"0x"`: a real answer, of an account without code or a call that
-    /// returns nothing.
+    /// `"0x"`: a valid result, for an account without code or a call that returns no data.
     EmptyData,
-    /// Anything else.
+    /// Any other result.
     Some,
 }
 
-/// How much a raw result says, white space within empty brackets ignored.
+/// Returns the content of a raw result; white space within empty brackets is ignored.
 pub fn content(result: &[u8]) -> Content {
     match result {
         b"null" => Content::Null,
@@ -200,11 +198,11 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(blank)
 }
 
-/// The value of the first member of `object` that is called exactly `name`;
-/// `None` if there is none or `object` is not an object.
+/// Returns the value of the first member of `object` that is called exactly `name`; `None` if
+/// there is none or `object` is not an object.
 ///
-/// For values out of an answer that was read: what follows the member is not
-/// looked at, since results are long and nodes' encoders write no name twice.
+/// The object must be part of a response that was parsed: the text after the member is not read,
+/// because results are long and nodes' encoders write no name twice.
 pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut scanner = Scanner::of_value(object);
     let mut next = scanner.first_member().ok()?;
@@ -218,7 +216,7 @@ pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     None
 }
 
-/// The first element of `array`, in the same way.
+/// Returns the first element of `array`, which must be part of a response that was parsed.
 pub fn first_element(array: &[u8]) -> Option<&[u8]> {
     let mut scanner = Scanner::of_value(array);
     if !scanner.first_element().ok()? {

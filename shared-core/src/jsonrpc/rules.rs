@@ -1,43 +1,42 @@
-//! Which methods may be called, as an operator has said it: names, and beginnings of
-//! names with a `*` after them.
+//! Rules about methods, as an operator writes them: exact names, and prefixes that end in `*`.
 //!
-//! A name beats a beginning, and a longer beginning a shorter one. What nothing names
-//! may be called, unless something is allowed: then only that is. Nodes take a method's
-//! name to the letter, and so does what allows one; what denies or limits one does so in any
-//! case of its letters, since a node that is less strict must not be reached that way.
+//! An exact name has precedence over a prefix, and a longer prefix over a shorter one. A method
+//! without a rule is allowed, unless there is an `allow` rule: then only methods with a rule
+//! are. Nodes compare method names exactly, and so does an `allow` rule; `deny` and `limit`
+//! rules ignore case, because they must not be bypassed on a node that is less strict.
 
 use std::sync::Arc;
 
 use super::limit::Limit;
 use super::patterns::{PatternError, Patterns};
 
-/// What may be called, and what may not. Nothing was said: everything may be.
+/// The rules of a route. Without a rule all methods are allowed.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     patterns: Patterns<Says>,
-    /// What nothing names may not be called.
+    /// Methods without a rule are denied.
     is_closed: bool,
 }
 
-/// What a rule says of a method.
+/// The action of a rule.
 #[derive(Clone, Debug)]
 pub enum Says {
-    /// It may be called.
+    /// The method is allowed.
     Allow,
-    /// It may not.
+    /// The method is denied.
     Deny,
-    /// It may be called so often at a time, with all others of that limit.
+    /// The method is allowed within a concurrency limit, which it may share with other methods.
     Limit(Arc<Limit>),
 }
 
-/// What is said of a method by all rules.
+/// The decision of all rules about a method.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict<'a> {
-    /// It may be called.
+    /// The method is allowed.
     Allowed,
-    /// It may not.
+    /// The method is denied.
     Denied,
-    /// It may if there is room.
+    /// The method is allowed if a permit is available.
     Limited(&'a Arc<Limit>),
 }
 
@@ -52,10 +51,10 @@ impl Says {
 }
 
 impl Rules {
-    /// One more.
+    /// Adds a rule.
     ///
     /// # Errors
-    /// [`PatternError`]; nothing is changed then.
+    /// Returns [`PatternError`] and leaves the rules unchanged.
     pub fn add(&mut self, pattern: &[u8], says: Says) -> Result<(), PatternError> {
         let allows = matches!(says, Says::Allow);
         self.patterns.add(pattern, says)?;
@@ -63,7 +62,7 @@ impl Rules {
         Ok(())
     }
 
-    /// What is said of a method of that name, without escapes.
+    /// Evaluates the rules for a method name without escapes.
     pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
         let says = self
             .patterns
@@ -80,7 +79,7 @@ impl Rules {
         }
     }
 
-    /// Whether a rule lets a method of that name, to the letter, be called.
+    /// Whether a rule allows a method of exactly this name.
     fn names(&self, method: &[u8]) -> bool {
         let says = self
             .patterns
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_limited_is_allowed_but_allows_nothing_to_others() {
+    fn limited_methods_are_allowed_and_limits_do_not_deny_other_methods() {
         for (lines, limited, allowed, denied) in [
             (
                 &["limit trace_* eth_getLogs"][..],
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_beats_a_beginning_and_a_longer_one_a_shorter() {
+    fn exact_name_beats_prefix_and_longer_prefix_beats_shorter() {
         for (lines, allowed, denied) in [
             (&[][..], &["eth_call", "", "x"][..], &[][..]),
             (
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn invalid_pattern_is_rejected_and_changes_nothing() {
         let mut rules = rules(&["deny a_b c_*"]);
         for (pattern, error) in [
             ("", PatternError::Name),
@@ -238,13 +237,13 @@ mod tests {
             let added = rules.add(pattern.as_bytes(), Says::Allow);
             assert_eq!(added, Err(error), "{pattern}");
         }
-        // and nothing is changed
+        // the rules are unchanged
         assert!(rules.allow(b"other"));
     }
 
     proptest! {
         #[test]
-        fn the_longest_rule_decides(
+        fn exact_or_longest_matching_rule_decides(
             all in prop::collection::vec(("[abAB]{0,3}", any::<bool>(), any::<bool>()), 0..8),
             methods in prop::collection::vec("[abAB]{0,4}", 8),
         ) {

@@ -1,12 +1,13 @@
-//! Rows of the method table as operators write them: what an answer of a method
-//! depends on, in a word or two.
+//! Method rows as operators write them: one or two words that specify the block on which a
+//! method's responses depend.
 //!
 //! ```text
 //! block=p[1]               block=result.blockNumber      class=tip
 //! block=p[0].blockNumber   block=result[0].blockNumber   range=p[0]
 //! ```
 //!
-//! Our own rows can be written in the same words ([`in_words`]), and mean the same.
+//! The rows of the method table can be written in the same words ([`in_words`]), with the same
+//! meaning.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use super::methods::{BlockAt, Class, InResult, Method, Path, Step, ANY};
 use super::stateful::is_stateful;
 
-/// What may be said of a method, and what it means.
+/// The words of a method row, and their meaning.
 pub const FORMS: [(&str, &str); 10] = [
     (
         "block=p[N]",
@@ -53,25 +54,25 @@ pub const FORMS: [(&str, &str); 10] = [
     ("class=none", "anything else: it is not kept"),
 ];
 
-/// The last parameter that can be named.
+/// Highest index of a parameter that a row can name.
 pub const LAST_PARAMETER: usize = 15;
 
-/// What an operator has said of methods.
+/// The method rows of an operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows(Vec<&'static Method>);
 
-/// Why a row was not taken.
+/// The reason why a row was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowError<'a> {
-    /// That is no name of a method.
+    /// The name is no name of a method.
     Name,
-    /// There is a row for it already.
+    /// The method has a row already.
     Twice,
-    /// Nobody else can have its answers.
+    /// The method's responses depend on state of the node or the caller, and can't be shared.
     Stateful,
-    /// That word is none of [`FORMS`].
+    /// The word is none of [`FORMS`].
     Word(&'a [u8]),
-    /// That word goes with none before it.
+    /// The word can't be combined with a word before it.
     Together(&'a [u8]),
 }
 
@@ -105,10 +106,10 @@ impl fmt::Display for RowError<'_> {
 impl std::error::Error for RowError<'_> {}
 
 impl Rows {
-    /// One more: `words` say what its answers depend on.
+    /// Adds a row; `words` specify the block on which the method's responses depend.
     ///
     /// # Errors
-    /// [`RowError`]; nothing is changed then.
+    /// Returns [`RowError`] and leaves the rows unchanged.
     pub fn add<'a>(&mut self, name: &[u8], words: &[&'a [u8]]) -> Result<(), RowError<'a>> {
         let is_of_name = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\,*=".contains(byte);
         let text = std::str::from_utf8(name).ok();
@@ -125,7 +126,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The row of a method, by its exact name.
+    /// Returns the row of a method, by its exact name.
     pub fn find(&self, name: &[u8]) -> Option<&'static Method> {
         let place = self.place_of(name).ok()?;
         self.0.get(place).copied()
@@ -144,7 +145,7 @@ fn read<'a>(words: &[&'a [u8]]) -> Result<Meaning, RowError<'a>> {
         let (class, at, in_result) = meaning_of(word).ok_or(RowError::Word(word))?;
         meaning = Some(match (meaning, at, in_result) {
             (None, _, _) => (class, at, in_result),
-            // where it is asked for, and then where it is said
+            // first the block in the call, then the block in the result
             (
                 Some((Class::ByFinality, asked, InResult::None)),
                 BlockAt::Result,
@@ -160,7 +161,7 @@ fn is_block(at: BlockAt) -> bool {
     matches!(at, BlockAt::Param(_) | BlockAt::ParamMember(..))
 }
 
-/// What one word says.
+/// Returns the meaning of one word.
 fn meaning_of(word: &[u8]) -> Option<Meaning> {
     let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
     let of_block = |at| (Class::ByFinality, at, InResult::None);
@@ -189,7 +190,7 @@ fn meaning_of(word: &[u8]) -> Option<Meaning> {
     })
 }
 
-/// `p[N]`, and what is behind it.
+/// Reads `p[N]`, and returns the rest.
 fn parameter(value: &str) -> Option<(usize, &str)> {
     let (number, rest) = value.strip_prefix("p[")?.split_once(']')?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -201,18 +202,18 @@ fn parameter(value: &str) -> Option<(usize, &str)> {
     (number <= LAST_PARAMETER).then_some((number, rest))
 }
 
-/// `.MEMBER`, and nothing behind it.
+/// Reads `.MEMBER` without a rest.
 fn member(rest: &str) -> Option<&str> {
     rest.strip_prefix('.').filter(|name| is_member(name))
 }
 
-/// What needs no escapes in JSON, and is no path.
+/// Whether the name needs no escapes in JSON, and is no path.
 fn is_member(name: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !name.is_empty() && name.bytes().all(is_of_name)
 }
 
-/// `.MEMBER` and `[0]`, the last being a member.
+/// Reads a path of `.MEMBER` and `[0]` that ends in a member.
 fn path(mut way: &str) -> Option<&'static Path> {
     let mut steps = Vec::new();
     while !way.is_empty() {
@@ -243,9 +244,9 @@ fn path(mut way: &str) -> Option<&'static Path> {
     Some(interned(&PATHS, path))
 }
 
-/// Rows, and what is in them, live as long as the process, so that what is remembered of
-/// a call is a pointer to one, as to ours. There are as many as operators have ever
-/// written different ones: a configuration that is loaded again adds none.
+/// Rows and their parts, which live as long as the process, so that the key cache refers to them
+/// by pointers, as to the rows of the method table. Their number is the number of different
+/// rows that operators have ever written: a configuration that is loaded again adds none.
 static ROWS: Mutex<Vec<&'static Method>> = Mutex::new(Vec::new());
 static PATHS: Mutex<Vec<&'static Path>> = Mutex::new(Vec::new());
 static NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
@@ -275,7 +276,7 @@ fn interned<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'s
     new
 }
 
-/// A row in the words of an operator.
+/// Formats a row in the words of an operator.
 pub fn in_words(row: &Method) -> String {
     let in_result = match row.in_result {
         InResult::None | InResult::Itself => String::new(),
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_back() {
+    fn row_is_formatted_as_it_was_written() {
         for words in [
             "block=p[0]",
             "block=p[15]",
@@ -349,13 +350,13 @@ mod tests {
             "class=none",
         ] {
             assert_eq!(in_words(row(words)), words);
-            // and there is one of it
+            // equal words share one row
             assert!(std::ptr::eq(row(words), row(words)), "{words}");
         }
     }
 
     #[test]
-    fn our_rows_mean_the_same_in_these_words() {
+    fn table_rows_have_the_same_meaning_as_their_words() {
         const HASH: &str = "\"0x00000000000000000000000000000000000000000000000000000000000000ab\"";
         let objects = [
             r#"{"fromBlock":"0x5","toBlock":"0x9"}"#.to_owned(),
@@ -390,7 +391,7 @@ mod tests {
                     let params = format!("[{before}{object}]");
                     let params = Some(params.as_bytes());
                     let found = reference(ours, params);
-                    // ours may know more of what is wrong
+                    // the method table may reject more
                     if found != BlockReference::Invalid {
                         assert_eq!(reference(theirs, params), found, "{} {params:?}", ours.name);
                     }
@@ -400,8 +401,8 @@ mod tests {
     }
 
     #[test]
-    fn other_members_are_the_methods_own_unless_a_node_may_take_them_for_these() {
-        let of = |words, params: &str| reference(row(words), Some(params.as_bytes()));
+    fn unknown_members_are_allowed_unless_a_node_may_read_them_as_known_ones() {
+        let block_of = |words, params: &str| reference(row(words), Some(params.as_bytes()));
         let latest = BlockReference::Tag(Tag::Latest);
         for (params, block) in [
             (r#"[{"at":"0x5","with":1}]"#, BlockReference::Number(5)),
@@ -414,22 +415,23 @@ mod tests {
             (r#"{"at":"0x5"}"#, BlockReference::Invalid),
             ("[]", latest),
         ] {
-            assert_eq!(of("block=p[0].at", params), block, "{params}");
+            assert_eq!(block_of("block=p[0].at", params), block, "{params}");
         }
         let five = BlockReference::Range {
             from: Bound::Number(4),
             to: Bound::Number(5),
         };
         let range = r#"[{"fromBlock":"0x4","toBlock":"0x5","of":1}]"#;
-        assert_eq!(of("range=p[0]", range), five);
+        assert_eq!(block_of("range=p[0]", range), five);
         let odd = r#"[{"fromBlock":"0x4","toBlock":"0x5","ToBlock":"0x6"}]"#;
-        assert_eq!(of("range=p[0]", odd), BlockReference::Invalid);
+        assert_eq!(block_of("range=p[0]", odd), BlockReference::Invalid);
     }
 
     #[test]
-    fn a_number_is_found_without_a_hash() {
-        let of = |words, result: &str| in_result(row(words), result.as_bytes());
-        let number = |words, result| of(words, result).map(|block| (block.number, block.hash));
+    fn block_number_is_found_in_a_result_without_a_hash() {
+        let block_of = |words, result: &str| in_result(row(words), result.as_bytes());
+        let number =
+            |words, result| block_of(words, result).map(|block| (block.number, block.hash));
         let nested = r#"{"receipt":{"blockNumber":"0x5","blockHash":null}}"#;
         assert_eq!(
             number("block=result.receipt.blockNumber", nested),
@@ -448,14 +450,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_refused() {
+    fn invalid_row_is_rejected_and_changes_nothing() {
         let mut rows = Rows::default();
         rows.add(b"acme_x", &[b"class=tip"]).unwrap();
         let mut refused = |name: &str, words: &[&str], error: &str| {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             let before = rows.clone();
-            let said = rows.add(name.as_bytes(), &words).unwrap_err().to_string();
-            assert!(said.contains(error), "{name} {words:?}: {said}");
+            let message = rows.add(name.as_bytes(), &words).unwrap_err().to_string();
+            assert!(message.contains(error), "{name} {words:?}: {message}");
             assert_eq!(rows, before);
         };
         for name in ["", "a b", "trace_*", "a\"b", "a,b", "\u{e9}", "block=p[0]"] {
@@ -507,14 +509,14 @@ mod tests {
             refused("acme_y", &words, "left out");
         }
         refused("acme_y", &[], "\"block=p[N]\"");
-        // that nothing is kept of these is no news
+        // a stateful method may be declared as not stored
         rows.add(b"eth_sign", &[b"class=none"]).unwrap();
         assert_eq!(rows.find(b"acme_"), None);
     }
 
     #[test]
-    fn an_error_names_the_word() {
-        let said = Rows::default().add(b"acme_x", &[b"block=p[0]", b"class=tip"]);
-        assert_eq!(said, Err(RowError::Together(b"class=tip")));
+    fn error_contains_the_word_that_can_not_be_combined() {
+        let added = Rows::default().add(b"acme_x", &[b"block=p[0]", b"class=tip"]);
+        assert_eq!(added, Err(RowError::Together(b"class=tip")));
     }
 }

@@ -1,16 +1,14 @@
-//! A strict scanner of JSON texts (RFC 8259): says whether a text is one, and
-//! where its members and elements are. It builds no tree, takes no memory and
-//! does not recurse.
+//! A strict scanner of JSON texts (RFC 8259): it checks whether a text is JSON, and locates its
+//! members and elements. It builds no tree, allocates no memory and does not recurse.
 //!
-//! Beyond the grammar it refuses what receivers read differently or not at
-//! all: an unpaired surrogate (RFC 8259, section 8.2), a byte order
-//! mark, nesting beyond [`MAX_DEPTH`]. Whether a member's name occurs twice
-//! is left to those who know the object.
+//! Beyond the grammar it rejects texts that receivers read differently or not at all: an unpaired
+//! surrogate (RFC 8259, section 8.2), a byte order mark, nesting beyond [`MAX_DEPTH`]. Duplicate
+//! names of members are left to callers that know the object.
 //!
-//! [`Scanner`] is pulled: the caller steps into the containers whose parts it
-//! wants to know and skips the other values whole; either way all of the text
-//! is checked. Bytes beyond ASCII are not looked at within strings, so a text
-//! from the network goes through [`Scanner::of_text`], which asks std first.
+//! [`Scanner`] is a pull scanner: the caller steps into the containers whose parts it needs and
+//! skips the other values completely; all of the text is checked in either case. Bytes beyond
+//! ASCII are not checked within strings: a text from the network is passed to
+//! [`Scanner::of_text`], which checks its UTF-8 first.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,26 +16,26 @@ use std::ops::Range;
 use super::plain::{end_of_digits, end_of_plain};
 use super::string::end_of_escape;
 
-/// How many arrays and objects may be open at once: eight times what the deepest trace has.
-/// The EVM allows 1,024 calls within each other, which geth's `callTracer` writes as an array
-/// and an object each.
+/// Maximum number of arrays and objects that may be open at once: eight times the depth of the
+/// deepest trace. The EVM allows 1,024 nested calls; geth's `callTracer` writes each as an array
+/// and an object.
 pub const MAX_DEPTH: usize = 16_384;
 
-/// The same of what is read at once. What is deeper is read again from the start of the
-/// value, with a record of open containers that is as long as it may have to be.
+/// Maximum depth of a value in the first pass. A deeper value is read again from its start, with
+/// a record of open containers for the maximum depth.
 const USUAL_DEPTH: usize = 512;
 
-/// Words of a record of so many containers.
+/// Words of a record of open containers, for either depth.
 const USUAL: usize = USUAL_DEPTH / WORD;
 const MOST: usize = MAX_DEPTH / WORD;
 const WORD: usize = 64;
 
-/// What keeps a text from being JSON.
+/// The error of a text that is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanError {
-    /// Where, in bytes from the start of the text.
+    /// Position in bytes from the start of the text.
     pub offset: usize,
-    /// The rule that is broken there.
+    /// Rule that is broken there.
     pub fault: Fault,
 }
 
@@ -48,7 +46,7 @@ pub enum Fault {
     Utf8,
     /// The text ends where more has to follow.
     End,
-    /// There is no value, or one misspelt, where one has to be.
+    /// No valid value is where one is required.
     Value,
     /// A leading zero, or a sign, point or exponent without its digits.
     Number,
@@ -64,9 +62,9 @@ pub enum Fault {
     Escape,
     /// One half of a surrogate pair without the other.
     Surrogate,
-    /// More than [`MAX_DEPTH`] arrays and objects are open.
+    /// The text opens more than [`MAX_DEPTH`] arrays and objects.
     Depth,
-    /// Something follows the text's one value.
+    /// The text's one value is followed by more than white space.
     Trailing,
 }
 
@@ -78,25 +76,25 @@ impl fmt::Display for ScanError {
 
 impl std::error::Error for ScanError {}
 
-/// What a value is, told by its first byte.
+/// The kind of a value, which its first byte shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `{`
+    /// An object.
     Object,
-    /// `[`
+    /// An array.
     Array,
-    /// `"`
+    /// A string.
     String,
-    /// `-` or a digit
+    /// A number, which starts with `-` or a digit.
     Number,
-    /// `true` or `false`
+    /// A boolean: `true` or `false`.
     Bool,
-    /// `null`
+    /// The value `null`.
     Null,
 }
 
 impl Kind {
-    /// The kind of a value that starts with `byte`.
+    /// Returns the kind of a value that starts with `byte`.
     pub fn of(byte: u8) -> Option<Kind> {
         match byte {
             b'"' => Some(Kind::String),
@@ -113,41 +111,41 @@ impl Kind {
 /// A string without its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Where its content is.
+    /// Span of the content.
     pub content: Range<usize>,
-    /// There are escapes in it: its bytes are not its characters.
+    /// The string has escapes: its bytes are not its characters.
     pub escaped: bool,
 }
 
 /// A value that was checked and skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What it is.
+    /// Kind of the value.
     pub kind: Kind,
-    /// Where it is, quotes and brackets included, white space around it not.
+    /// Span of the value, with quotes and brackets, without white space around it.
     pub span: Range<usize>,
 }
 
 /// A position in a text. See the [module's](self) description.
 ///
-/// `first_member` or `first_element` steps into a container, `next_member` or
-/// `next_element` goes on in it or leaves it; between them the member's or
-/// element's value is taken in one of these ways too, or with `value`.
+/// `first_member` or `first_element` steps into a container, `next_member` or `next_element`
+/// proceeds in it or leaves it; between them the member's or element's value is read in one of
+/// these ways, too, or with `value`.
 ///
-/// The helpers of the inner loop are always inlined: without that a trace,
-/// all names and numbers, is scanned at 0.9 GB/s instead of 1.1.
+/// The helpers of the inner loop are always inlined: without that a trace of names and numbers is
+/// scanned at 0.9 GB/s instead of 1.1.
 #[derive(Clone, Debug)]
 pub struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// Containers that the caller has stepped into.
+    /// Number of containers that the caller has stepped into.
     depth: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// At the start of a text from the network.
+    /// Creates a scanner at the start of a text from the network.
     pub fn of_text(text: &'a [u8]) -> Result<Scanner<'a>, ScanError> {
-        // nearly all texts are, and it is told in half the time
+        // most texts are ASCII, which is checked in half the time
         if text.is_ascii() {
             return Ok(Scanner::of_value(text));
         }
@@ -160,7 +158,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// At the start of a value taken from a text that was UTF-8.
+    /// Creates a scanner at the start of a value from a text that was UTF-8.
     pub fn of_value(text: &'a [u8]) -> Scanner<'a> {
         Scanner {
             text,
@@ -169,28 +167,28 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What the next value is, going by its first byte.
+    /// Returns the kind of the next value, by its first byte.
     #[inline]
     pub fn kind(&mut self) -> Result<Kind, ScanError> {
         self.white_space();
         Kind::of(self.here()?).ok_or(self.fault(Fault::Value))
     }
 
-    /// Where the next value starts, if the next thing is a value.
+    /// Returns the position of the next value, if a value is next.
     #[inline]
     pub fn start(&mut self) -> usize {
         self.white_space();
         self.at
     }
 
-    /// Where the last thing taken ended.
+    /// Returns the end of the last part that was read.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Steps into an object and takes its first member's name and colon;
-    /// `None` if it is empty, which leaves it.
+    /// Steps into an object and reads its first member's name and colon; `None` if the object is
+    /// empty, which leaves it.
     pub fn first_member(&mut self) -> Result<Option<Quoted>, ScanError> {
         self.enter(b'{')?;
         if self.here()? == b'}' {
@@ -200,8 +198,8 @@ impl<'a> Scanner<'a> {
         self.name().map(Some)
     }
 
-    /// The name of the object's next member; `None` after the last, which
-    /// leaves the object.
+    /// Reads the name of the object's next member; `None` after the last one, which leaves the
+    /// object.
     pub fn next_member(&mut self) -> Result<Option<Quoted>, ScanError> {
         if self.another(b'}')? {
             self.name().map(Some)
@@ -210,8 +208,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// As [`first_member`](Self::first_member), but takes only what is before
-    /// the name: whether there is one.
+    /// Steps into an object like [`first_member`](Self::first_member), without reading the name;
+    /// returns whether there is a member.
     pub(super) fn first_name(&mut self) -> Result<bool, ScanError> {
         self.enter(b'{')?;
         let some = self.here()? != b'}';
@@ -221,26 +219,27 @@ impl<'a> Scanner<'a> {
         Ok(some)
     }
 
-    /// The same of [`next_member`](Self::next_member).
+    /// Proceeds to the next member like [`next_member`](Self::next_member), without reading the
+    /// name; returns whether there is one.
     #[inline]
     pub(super) fn next_name(&mut self) -> Result<bool, ScanError> {
         self.another(b'}')
     }
 
-    /// Takes the name and the colon.
+    /// Reads the name and the colon.
     #[inline]
     pub(super) fn member_name(&mut self) -> Result<Quoted, ScanError> {
         self.name()
     }
 
-    /// Takes an element up to there, of which it is known that it is one.
+    /// Skips to the end of an element that is known to be valid.
     #[inline]
     pub(super) fn skip_to(&mut self, end: usize) {
         self.at = end;
     }
 
-    /// Takes these very bytes, if they come next. They have to be a name and
-    /// its colon, or a value whose end they show.
+    /// Skips these bytes, if they are next. They must be a name and its colon, or a value whose
+    /// end is certain.
     #[inline(always)]
     pub(super) fn verbatim(&mut self, bytes: &[u8]) -> bool {
         let rest = self.text.get(self.at..).unwrap_or_default();
@@ -251,8 +250,7 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    /// Steps into an array; whether there is a first element. If not, the
-    /// array is left.
+    /// Steps into an array; returns whether it has an element. An empty array is left.
     pub fn first_element(&mut self) -> Result<bool, ScanError> {
         self.enter(b'[')?;
         let some = self.here()? != b']';
@@ -262,12 +260,12 @@ impl<'a> Scanner<'a> {
         Ok(some)
     }
 
-    /// Whether the array has another element. If not, the array is left.
+    /// Proceeds to the next element; returns whether there is one. If not, the array is left.
     pub fn next_element(&mut self) -> Result<bool, ScanError> {
         self.another(b']')
     }
 
-    /// Takes a string.
+    /// Reads a string.
     pub fn string(&mut self) -> Result<Quoted, ScanError> {
         self.white_space();
         if self.here()? != b'"' {
@@ -276,7 +274,7 @@ impl<'a> Scanner<'a> {
         self.quoted()
     }
 
-    /// Checks and skips a value with all that is in it.
+    /// Checks and skips a complete value.
     pub fn value(&mut self) -> Result<Value, ScanError> {
         let kind = self.kind()?;
         let start = self.at;
@@ -299,7 +297,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Checks that nothing but white space is left.
+    /// Checks that only white space is left.
     pub fn end(&mut self) -> Result<(), ScanError> {
         self.white_space();
         if self.at == self.text.len() {
@@ -309,14 +307,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Apart: its record of 2 KiB is set up for deep containers only.
+    /// Reads a deep container. The record of 2 KiB is initialized in this function only.
     #[cold]
     #[inline(never)]
     fn deep_container(&mut self) -> Result<(), ScanError> {
         self.container::<MOST>()
     }
 
-    /// The inner loop: one turn for each value.
+    /// Reads a container. One iteration of the loop reads one value.
     fn container<const WORDS: usize>(&mut self) -> Result<(), ScanError> {
         let mut open = Open::<WORDS>::new();
         let most = (WORDS * WORD).min(MAX_DEPTH - self.depth);
@@ -333,7 +331,7 @@ impl<'a> Scanner<'a> {
                     open.push(is_object);
                     self.at += 1;
                     self.white_space();
-                    // `{` and `[` are both two before what closes them.
+                    // the closing bracket's code is two more than the opening one's
                     if self.here()? != bracket + 2 {
                         if is_object {
                             self.name()?;
@@ -406,7 +404,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A member's name and its colon.
+    /// Reads a member's name and its colon.
     #[inline(always)]
     fn name(&mut self) -> Result<Quoted, ScanError> {
         if self.here()? != b'"' {
@@ -421,7 +419,7 @@ impl<'a> Scanner<'a> {
         Ok(name)
     }
 
-    /// A string, from its first quote.
+    /// Reads a string, from its first quote.
     #[inline(always)]
     fn quoted(&mut self) -> Result<Quoted, ScanError> {
         let start = self.at + 1;
@@ -443,7 +441,7 @@ impl<'a> Scanner<'a> {
         Ok(Quoted { content, escaped })
     }
 
-    /// A number or one of the three words.
+    /// Reads a number or one of the three literals.
     #[inline(always)]
     fn scalar(&mut self) -> Result<(), ScanError> {
         match self.here()? {
@@ -460,7 +458,7 @@ impl<'a> Scanner<'a> {
         if self.verbatim(word) {
             return Ok(());
         }
-        // where it is misspelt
+        // locates the mismatch
         for &byte in word {
             if self.here()? != byte {
                 return Err(self.fault(Fault::Value));
@@ -497,7 +495,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// One digit or more.
+    /// Skips one or more digits.
     #[inline(always)]
     fn digits(&mut self) -> Result<(), ScanError> {
         if !self.here()?.is_ascii_digit() {
@@ -519,7 +517,7 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// The byte here; there has to be one.
+    /// Returns the next byte, which is required.
     #[inline(always)]
     fn here(&self) -> Result<u8, ScanError> {
         self.peek().ok_or(self.fault(Fault::End))
@@ -534,7 +532,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The containers that are open, innermost last: a bit each, set for objects.
+/// The open containers, innermost last: one bit each, set for objects.
 struct Open<const WORDS: usize> {
     bits: [u64; WORDS],
     depth: usize,
@@ -565,7 +563,7 @@ impl<const WORDS: usize> Open<WORDS> {
         self.depth -= 1;
     }
 
-    /// Whether the innermost is an object; there has to be one.
+    /// Whether the innermost container is an object; a container must be open.
     #[inline(always)]
     fn is_object(&self) -> bool {
         let last = self.depth - 1;

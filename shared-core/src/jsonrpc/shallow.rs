@@ -1,15 +1,15 @@
-//! Whether a text is nested no deeper than a [`Scanner`](super::scan::Scanner) reads, by its
+//! Check that a text is not nested deeper than a [`Scanner`](super::scan::Scanner) reads, by its
 //! brackets alone.
 //!
-//! A long answer is not read strictly when it is stored, and must not turn out to be too
-//! deep when it is. Brackets are counted in a tenth of the time that reading takes, since
-//! this is done for many bytes at once. Those within strings count, too: they make a text
-//! look deeper, or unbalanced, and it is read strictly then. Only a text with strings of
-//! closing brackets in front of as many opening ones looks shallower than it is.
+//! A long response is not read strictly before it is stored, and must not be too deep when it is
+//! read later. Counting brackets takes a tenth of the time of reading, because many bytes are
+//! counted at once. Brackets in strings count, too: they make a text look deeper, or unbalanced,
+//! and it is read strictly then. Only a text with strings of closing brackets before as many
+//! opening ones looks shallower than it is.
 
 use super::scan::MAX_DEPTH;
 
-/// Bytes that are counted at once: no more than fit into a byte's count.
+/// Bytes that are counted at once; a byte-sized counter must not overflow.
 const PIECE: usize = 64;
 
 /// Whether no more than [`MAX_DEPTH`] arrays and objects are open at once.
@@ -18,7 +18,7 @@ pub fn is_shallow(text: &[u8]) -> bool {
     for piece in text.chunks(PIECE) {
         let (mut opening, mut closing) = (0_u8, 0_u8);
         for byte in piece {
-            // square brackets have this bit only less than curly ones
+            // square brackets differ from curly ones in this bit only
             let bracket = byte | 0x20;
             opening += u8::from(bracket == b'{');
             closing += u8::from(bracket == b'}');
@@ -36,7 +36,7 @@ mod tests {
     use crate::jsonrpc::scan::{check, MAX_DEPTH};
 
     #[test]
-    fn text_is_shallow_if_it_is_read() {
+    fn nested_text_is_shallow_if_and_only_if_the_scanner_reads_it() {
         for (open, close, each) in [("[", "]", 1), ("{\"a\":", "}", 1), ("[{\"a\":", "}]", 2)] {
             let nested = |n: usize| format!("{}0{}", open.repeat(n), close.repeat(n));
             for depth in [1, 512, MAX_DEPTH / each - PIECES, 2 * MAX_DEPTH] {
@@ -46,7 +46,7 @@ mod tests {
         }
     }
 
-    /// What is nearly too deep may be taken for too deep.
+    /// Difference from the maximum depth below which a text may look too deep.
     const PIECES: usize = super::PIECE;
 
     #[test]
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_not_nested() {
+    fn text_with_many_siblings_is_shallow() {
         let text = format!("[{}[]]", "{\"a\":[]},".repeat(2 * MAX_DEPTH));
         assert!(is_shallow(text.as_bytes()));
     }

@@ -1,4 +1,4 @@
-//! Blocks that an answer shows to who reads it, whether it may be stored or not.
+//! Blocks that a response shows to its reader, whether the response may be stored or not.
 
 use memchr::memmem;
 
@@ -6,13 +6,13 @@ use super::block::{self, BlockReference, Tag};
 use super::methods::{InResult, Method};
 use super::response::{content, first_element, member, Content};
 
-/// `eth_feeHistory` gives no more blocks, whatever it is asked for.
+/// Maximum number of blocks in a response to `eth_feeHistory`.
 const MOST_OF_HISTORY: u64 = 1024;
 
-/// A block that an answer shows.
+/// A block that a response shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// The head, as it was asked for.
+    /// The head, requested as such.
     Head(u64),
     /// A block.
     Block(u64),
@@ -22,23 +22,23 @@ pub enum Shown {
     Named(u64),
 }
 
-/// What a call tells of the blocks that its answer shows.
+/// The facts of a call that identify the blocks in its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Showing {
     method: &'static Method,
-    /// The block's number, where the call has it.
+    /// Number of the block, where the call names it.
     named: Option<u64>,
-    /// The head was asked for.
+    /// The call requests the head.
     is_head: bool,
-    /// How many blocks a history is to have.
+    /// Number of blocks that a fee history is to have.
     history: Option<u64>,
 }
 
 impl Showing {
-    /// Of a call of `name`, whose row is `method`; `None`: its answer is of blocks that are
-    /// none of the chain's.
+    /// Reads a call of `name`, whose row is `method`; `None` if the response belongs to blocks that
+    /// are not part of the chain.
     pub fn of(name: &[u8], method: &'static Method, params: Option<&[u8]>) -> Option<Self> {
-        // blocks as the caller wants them, and those that there may be next
+        // simulated blocks and pending blocks
         let reference = block::reference(method, params);
         if name == b"eth_simulateV1" || reference == BlockReference::Tag(Tag::Pending) {
             return None;
@@ -56,7 +56,7 @@ impl Showing {
         })
     }
 
-    /// The highest block that a whole result shows.
+    /// Returns the highest block that a complete result shows.
     pub fn highest(&self, result: &[u8]) -> Option<Shown> {
         match content(result) {
             Content::Null | Content::EmptyArray => return None,
@@ -74,8 +74,8 @@ impl Showing {
             .or_else(|| self.named.map(Shown::Named))
     }
 
-    /// The highest block that the beginning or the end of an answer seems to show, which may
-    /// be cut anywhere.
+    /// Returns the highest block in the beginning or the end of a response, which may be cut
+    /// anywhere.
     pub fn highest_in_text(&self, text: &[u8]) -> Option<Shown> {
         const NUMBER: &[u8] = b"\"number\"";
         let of_block = || {
@@ -92,8 +92,8 @@ impl Showing {
         }
     }
 
-    /// The last block of a history. One that begins with the first block may be shorter than
-    /// it was asked for.
+    /// Returns the last block of a fee history. A history that begins with the first block may be
+    /// shorter than requested.
     fn end_of_history(&self, result: &[u8]) -> Option<u64> {
         let count = self
             .history
@@ -103,12 +103,12 @@ impl Showing {
     }
 }
 
-/// A quantity, or a bare number, as both are taken for a count.
+/// Reads a quantity or a bare number, which nodes accept as a count, too.
 fn number(value: &[u8]) -> Option<u64> {
     block::quantity(value).or_else(|| block::integer(value))
 }
 
-/// The highest slot of which there seems to be a block or header in some of a text.
+/// Returns the highest slot of a block or header in a part of a text.
 pub fn highest_slot_in_text(text: &[u8]) -> Option<u64> {
     const SLOT: &[u8] = b"\"slot\"";
     let slot_at = |at: usize| {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn results_show_the_block_that_they_are_of() {
+    fn result_shows_the_block_to_which_it_belongs() {
         let hash = format!("\"0x{}\"", "ab".repeat(32));
         let receipt = format!(r#"{{"blockHash":{hash},"blockNumber":"0x65","logs":[]}}"#);
         let block = format!(r#"{{"number":"0x65","hash":{hash}}}"#);
@@ -232,7 +232,7 @@ mod tests {
                 "{\"oldestBlock\":\"0x63\"}",
                 None,
             ),
-            // not of this chain, or not yet
+            // blocks that are simulated, pending or unknown
             ("eth_simulateV1", "[{}]", &list, None),
             ("eth_getBlockByNumber", "[\"pending\",false]", &block, None),
             ("eth_getBalance", "[\"0x0\",\"0x65\"]", "null", None),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_cut_shows_what_is_whole_in_it() {
+    fn truncated_text_shows_its_complete_members() {
         let row = methods::method(b"eth_getLogs");
         let logs = Showing::of(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
         for (text, expected) in [

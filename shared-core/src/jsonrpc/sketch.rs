@@ -1,29 +1,28 @@
-//! Where a call and its id seem to be, by a look at the text.
+//! Presumed positions of a call and its id, found by a search of the text.
 //!
-//! Clients have only a few ways to write a call. The next one begins behind a
-//! comma, with a bracket and the name of a member, and the id follows the first
-//! `"id":`. That may be wrong: a sketch says where to look for a call that was
-//! read before. Whether it is one only a comparison with that call tells, byte
-//! for byte.
+//! Clients write calls in few ways. The next call of a batch begins after a comma, with a bracket
+//! and the name of a member, and the id follows the first `"id":`. That may be wrong: a sketch
+//! only shows where to look for a call in the key cache. The byte-for-byte comparison with the
+//! cached call decides.
 
 use memchr::memchr_iter;
 
 use super::plain::{end_of_digits, end_of_plain};
 
-/// A call's text, in three parts.
+/// The text of a call, in three parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sketch<'a> {
-    /// From its bracket to its id.
+    /// Text from the opening bracket to the id.
     pub before: &'a [u8],
     /// A string without escapes, or digits.
     pub id: &'a [u8],
-    /// The rest, the other bracket included.
+    /// The rest, with the closing bracket.
     pub after: &'a [u8],
 }
 
 impl<'a> Sketch<'a> {
-    /// Of what the rest of a request, `text`, begins with. `None`: there is no
-    /// telling.
+    /// Splits the call at the beginning of `text`, the rest of a request; `None` if the search
+    /// finds no call with an id.
     #[inline]
     pub fn of(text: &'a [u8]) -> Option<Self> {
         let call = memchr_iter(b'{', text)
@@ -48,7 +47,7 @@ impl<'a> Sketch<'a> {
             (*call.get(end)? == b'"').then_some(end + 1)?
         } else {
             let end = end_of_digits(call, id);
-            // neither none nor one too many
+            // at least one digit, and no leading zero
             (end > id && (call[id] != b'0' || end == id + 1)).then_some(end)?
         };
         Some(Self {
@@ -59,8 +58,8 @@ impl<'a> Sketch<'a> {
     }
 }
 
-/// What is before the comma, if the bracket there is that of a call behind
-/// another one.
+/// Returns the text before the comma, if the bracket at `at` opens a call that follows another
+/// one.
 #[inline]
 fn before_call(text: &[u8], at: usize) -> Option<&[u8]> {
     let (before, from) = text.split_at(at);
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn as_clients_write_them() {
+    fn sketch_finds_calls_in_the_usual_notations() {
         for (before, id, after) in [
             (
                 r#"{"id":"#,
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ids_are_none() {
+    fn sketch_is_none_for_unusual_ids() {
         for id in [
             "",
             "01",

@@ -1,6 +1,6 @@
-//! Methods whose answers no configuration can make fit for another caller.
+//! Methods whose responses can't be shared between callers under any configuration.
 
-/// Families of methods that are there to change a node, or belong to one caller.
+/// Families of methods that change a node, or belong to one caller.
 pub(super) const FAMILIES: [&str; 20] = [
     "admin",
     "anvil",
@@ -24,8 +24,8 @@ pub(super) const FAMILIES: [&str; 20] = [
     "wallet",
 ];
 
-/// The first words of names that change something, open something at the node, or
-/// ask what has come since.
+/// First words of names of methods that change something, open something at the node, or request
+/// changes since the last call.
 const VERBS: [&str; 71] = [
     "accept",
     "add",
@@ -100,7 +100,7 @@ const VERBS: [&str; 71] = [
     "write",
 ];
 
-/// What neither shows.
+/// Stateful methods whose names show it neither by family nor by verb.
 const OTHERS: [&str; 13] = [
     "debug_backtraceAt",
     "debug_blockProfile",
@@ -117,13 +117,13 @@ const OTHERS: [&str; 13] = [
     "eth_getWork",
 ];
 
-/// Whether a method changes something, or belongs to one caller: no
-/// configuration can make its answers fit for another.
+/// Whether a method changes something, or belongs to one caller, so that its responses can't be
+/// shared under any configuration.
 pub fn is_stateful(method: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(method) else {
         return false;
     };
-    // it creates nothing but its answer
+    // the method creates only its result
     if name == "eth_createAccessList" {
         return false;
     }
@@ -143,7 +143,7 @@ mod tests {
     use super::is_stateful;
 
     #[test]
-    fn what_changes_something_or_is_one_callers() {
+    fn methods_with_side_effects_or_caller_state_are_stateful() {
         for method in [
             "admin_addPeer",
             "anvil_mine",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads() {
+    fn methods_that_only_read_are_not_stateful() {
         for method in [
             "arbtrace_block",
             "bor_getSnapshot",
@@ -215,7 +215,7 @@ mod tests {
             "txpool_status",
             "web3_clientVersion",
             "zks_getBlockDetails",
-            // words that only begin like one
+            // words that only begin like a verb
             "eth_setting",
             "eth_newest",
         ] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_by_itself_is_not_among_them() {
+    fn storable_methods_are_not_stateful() {
         for row in methods::all() {
             let is_kept = row.class != methods::Class::Never;
             assert!(

@@ -1,9 +1,9 @@
-//! The escapes of strings.
+//! Escapes in strings.
 
 use super::scan::{Fault, ScanError};
 
-/// Checks an escape, or two that make a surrogate pair, from the backslash at
-/// `at` on; where it ends.
+/// Checks an escape, or two that form a surrogate pair, from the backslash at `at` on; returns
+/// the end.
 #[cold]
 pub fn end_of_escape(text: &[u8], at: usize) -> Result<usize, ScanError> {
     let error = |offset, fault| ScanError { offset, fault };
@@ -32,7 +32,7 @@ pub fn end_of_escape(text: &[u8], at: usize) -> Result<usize, ScanError> {
     }
 }
 
-/// Four hexadecimal digits.
+/// Reads four hexadecimal digits.
 fn code_unit(text: &[u8], at: usize) -> Result<u32, ScanError> {
     (at..at + 4).try_fold(0, |unit, offset| {
         let error = |fault| ScanError { offset, fault };

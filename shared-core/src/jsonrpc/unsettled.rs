@@ -1,16 +1,16 @@
-//! Results that are not the last word on what they are of, though that is final.
+//! Results that are still incomplete, though their block is finalized.
 
 use memchr::memmem;
 
 use super::response::{content, Content};
 use super::scan::{Kind, Scanner};
 
-/// Whether one of the parts of a list has an `error` of its own: nodes trace a
-/// block's transactions one by one, and one that took too long is no reason to
-/// refuse the others. The `error` of a part that is a trace itself, not a wrapper
-/// around one, is a call's that was traced, and so is one further inside.
+/// Whether an element of a list has an `error` of its own: nodes trace the transactions of a
+/// block one by one, and one that took too long does not fail the others. The `error` of an
+/// element that is itself a trace, not a wrapper around one, belongs to a traced call, and so
+/// does an `error` further inside.
 pub fn has_failed_part(list: &[u8]) -> bool {
-    // most traces have none at all
+    // most traces have no error
     memmem::find(list, b"\"error\"").is_some() && finds_failed_part(list).unwrap_or(false)
 }
 
@@ -30,7 +30,7 @@ fn finds_failed_part(list: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// Whether the part that comes next has an `error` and is no trace.
+/// Whether the next element has an `error` and is no trace.
 fn is_failed(scanner: &mut Scanner<'_>, list: &[u8]) -> Option<bool> {
     let (mut has_error, mut has_type, mut has_call, mut has_steps) = (false, false, false, false);
     let mut next = scanner.first_member().ok()?;
@@ -39,7 +39,7 @@ fn is_failed(scanner: &mut Scanner<'_>, list: &[u8]) -> Option<bool> {
         match &list[name.content] {
             b"error" => has_error = content(&list[value.span]) != Content::Null,
             b"type" => has_type = value.kind == Kind::String,
-            // of geth's frames, and of Parity's
+            // members of geth's frames, and of Parity's
             b"from" | b"action" => has_call = true,
             b"structLogs" => has_steps = true,
             _ => {}
@@ -50,9 +50,8 @@ fn is_failed(scanner: &mut Scanner<'_>, list: &[u8]) -> Option<bool> {
     Some(has_error && !is_trace)
 }
 
-/// Whether a block, or a part of one, has members that its node will fill in
-/// when it is known to another chain, as ZKsync's do: by then it is final here
-/// for long.
+/// Whether a block, or a part of one, has members that its node will fill in when the block is
+/// known to another chain, as on ZKsync: the block is finalized here long before.
 pub fn is_to_be_filled_in(result: &[u8]) -> bool {
     const NAME: &[u8] = b"\"l1BatchNumber\"";
     memmem::find_iter(result, NAME).any(|at| {
@@ -67,8 +66,8 @@ pub fn is_to_be_filled_in(result: &[u8]) -> bool {
 mod tests {
     use super::{has_failed_part, is_to_be_filled_in};
 
-    /// Each line is of a client's answer to a method: whether a part of it failed for a
-    /// reason of the node's, and the result.
+    /// Results by client and method: whether an element failed for a reason within the node, and
+    /// the result.
     const TRACES: [(&str, bool, &str); 17] = [
         (
             "geth, debug_traceBlock*, callTracer, a call reverted",
@@ -158,9 +157,9 @@ mod tests {
     ];
 
     #[test]
-    fn failed_part_is_told_from_a_reverted_call() {
-        for (whose, expected, list) in TRACES {
-            assert_eq!(has_failed_part(list.as_bytes()), expected, "{whose}");
+    fn failed_element_is_distinguished_from_a_reverted_call() {
+        for (case, expected, list) in TRACES {
+            assert_eq!(has_failed_part(list.as_bytes()), expected, "{case}");
         }
         for list in [
             "[]",
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_be_filled_in() {
+    fn null_l1_batch_number_marks_an_incomplete_result() {
         for (result, expected) in [
             (r#"{"number":"0x1","l1BatchNumber":null}"#, true),
             (r#"{"l1BatchNumber" : null}"#, true),

@@ -1,15 +1,16 @@
-//! Blocks of which a list contradicts its root.
+//! Blocks with a list that contradicts its root.
 //!
-//! Roots mean something where the header is one of Ethereum's. Chains that only look like it
-//! put other hashes there: Sei and Harmony those of lists with more in them, Conflux and Acala
-//! the ones of their own blocks, Filecoin and Hedera zeros or constants. Their `mixHash` is
-//! zero, and their `difficulty` zero or that of a proof of work; a chain of authorities (Clique,
-//! Parlia, Bor, Avalanche), which has a zero there too, has a difficulty of a few.
+//! Roots are meaningful where the header is one of Ethereum's. Chains with similar headers put
+//! other hashes there: Sei and Harmony the roots of lists with more elements, Conflux and Acala
+//! the roots of their own blocks, Filecoin and Hedera zeros or constants. Their `mixHash` is
+//! zero, and their `difficulty` is zero or that high as for a proof of work; a chain of
+//! authorities (Clique, Parlia, Bor, Avalanche), whose `mixHash` is zero, too, has a difficulty
+//! of a few.
 
 use memchr::memmem;
 
-/// The root of a trie that is empty, and what stands for it: Keccak-256 of nothing (Kaia), of an
-/// empty list, and SHA-256 of nothing.
+/// The root of an empty trie, and the hashes that replace it: Keccak-256 of no bytes (Kaia) and
+/// of an empty list, and SHA-256 of no bytes.
 const EMPTY: [&[u8]; 4] = [
     b"56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421",
     b"c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470",
@@ -19,24 +20,24 @@ const EMPTY: [&[u8]; 4] = [
 const NO_UNCLES: &[u8] = b"1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347";
 const ZERO: &[u8] = &[b'0'; 64];
 
-/// The fee recipient of all blocks of the OP Stack, and the type of their first transaction.
-/// Since Isthmus their `withdrawalsRoot` is that of a contract's storage, and they have no list.
+/// Fee recipient of all blocks of the OP Stack, and the type of their first transaction. Since
+/// Isthmus their `withdrawalsRoot` is the storage root of a contract, and they have no list.
 const OP_FEE_VAULT: &[u8] = b"\"0x4200000000000000000000000000000000000011\"";
 const OP_DEPOSIT: &[u8] = b"\"0x7e\"";
 
-/// The highest difficulty of a block that an authority sealed: twice the authorities, about.
+/// Highest difficulty of a block that an authority sealed: about twice the number of authorities.
 const MOST_OF_AUTHORITIES: u64 = 0xffff;
 
-/// Names of members are looked for in so many bytes at both ends of a block: transactions,
-/// which may be a megabyte, are not read. No member of theirs has one of these names.
+/// Bytes at both ends of a block in which members are searched: transactions, which may be a
+/// megabyte, are not read. Transactions have no members with the searched names.
 const WINDOW: usize = 8 << 10;
 
-/// Whether a list of the block is empty and its root is not, or the other way round.
+/// Whether a list of the block is empty and its root is not, or vice versa.
 pub(super) fn contradicts_itself(block: &[u8]) -> bool {
     let Some(seal) = Seal::of(block) else {
         return false;
     };
-    // of a genesis the state is all that counts
+    // a genesis block is determined by its state alone
     if starts_with(value(block, "number"), b"\"0x0\"") {
         return false;
     }
@@ -57,17 +58,17 @@ pub(super) fn contradicts_itself(block: &[u8]) -> bool {
         || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY[0])
 }
 
-/// What makes a header valid.
+/// The kind of proof that makes a header valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seal {
-    /// Work or stake, or nothing is known of it.
+    /// Work or stake, or an unknown proof.
     Other,
-    /// An authority's signature.
+    /// Signature of an authority.
     OfAuthority,
 }
 
 impl Seal {
-    /// Of a block; `None`: it has none that Ethereum knows.
+    /// Returns the kind of a block's seal; `None` if it is none of Ethereum's.
     fn of(block: &[u8]) -> Option<Self> {
         match value(block, "mixHash").and_then(digits) {
             Some(mix) if mix == ZERO => {
@@ -93,7 +94,7 @@ fn is_empty_root(root: &[u8]) -> bool {
     root == ZERO || EMPTY.iter().any(is)
 }
 
-/// The block from the value of that member on, if it is near an end of the block.
+/// Returns the block's text from the value of a member on, if it is near an end of the block.
 pub(super) fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let tail = block.len().saturating_sub(WINDOW);
     let head = block.len().min(WINDOW);
@@ -102,8 +103,8 @@ pub(super) fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
         .map(|at| &block[at..])
 }
 
-/// Where the value of the first member of that name is. In a string the quote at the end of a
-/// name has a backslash before it.
+/// Returns the position of the value of the first member of that name. In a string the quote at
+/// the end of a name has a backslash before it.
 fn find(text: &[u8], name: &str) -> Option<usize> {
     memmem::find_iter(text, name).find_map(|at| {
         let before = at.checked_sub(1).and_then(|at| text.get(at));
@@ -121,13 +122,13 @@ fn starts_with(value: Option<&[u8]>, start: &[u8]) -> bool {
     })
 }
 
-/// Whether the list that begins here is empty; `None`: it is no list.
+/// Whether the list that begins here is empty; `None` if it is no list.
 fn is_empty_list(value: &[u8]) -> Option<bool> {
     let rest = value.strip_prefix(b"[")?.trim_ascii_start();
     Some(*rest.first()? == b']')
 }
 
-/// The digits of a hash that begins here.
+/// Returns the digits of the hash that begins here.
 fn digits(value: &[u8]) -> Option<&[u8]> {
     let rest = value.strip_prefix(b"\"0x")?;
     let digits = rest.get(..64)?;

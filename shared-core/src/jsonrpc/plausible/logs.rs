@@ -1,14 +1,14 @@
-//! Receipts and logs of which some are missing, or that are of several blocks.
+//! Lists of receipts and logs that are incomplete, or belong to several blocks.
 //!
-//! A list that is whole has no index that is as high as its length. Indices that begin anew
-//! say nothing: Bor's for what it adds to a block, and those of nodes that count within a
-//! transaction. Chains that leave entries out on purpose have holes: ZKsync (`l1BatchNumber`
-//! is a member of all that is its own) and Hedera (a `root` beside a `status`).
+//! The indices of a complete list are below its length. Indices that restart are ignored: Bor
+//! restarts them for what it adds to a block, and some nodes count within a transaction. Chains
+//! that omit entries on purpose have holes: ZKsync (all its own objects have a member
+//! `l1BatchNumber`) and Hedera (a `root` as well as a `status`).
 
 use super::super::scan::{Kind, ScanError, Scanner};
 use super::is_same;
 
-/// Indices that were found, and how many.
+/// Range and number of the indices that were read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Indices {
     number: u64,
@@ -32,7 +32,7 @@ impl Indices {
         self.highest = self.highest.max(other.highest);
     }
 
-    /// Counted from `first`, whether some are missing.
+    /// Whether indices are missing, if they start at `first`.
     fn have_holes(&self, first: u64) -> bool {
         let numbers = |highest: u64| highest.saturating_sub(first).saturating_add(1);
         self.highest
@@ -40,7 +40,7 @@ impl Indices {
     }
 }
 
-/// Hashes of a block that were found, which are to be the same.
+/// The block hashes that were read, which must be equal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hashes<'a> {
     first: Option<&'a [u8]>,
@@ -62,23 +62,23 @@ impl<'a> Hashes<'a> {
     }
 }
 
-/// What is known of one log, or one receipt.
+/// The facts about one log or one receipt.
 #[derive(Debug, Default)]
 struct Item<'a> {
     block_hash: Option<&'a [u8]>,
     block_number: Option<&'a [u8]>,
     index: Option<u64>,
-    /// A receipt's.
+    /// Indices of a receipt's logs.
     logs: Indices,
     hashes: Hashes<'a>,
     has_status: bool,
     has_root: bool,
-    /// It has the mark of a chain that leaves some out.
+    /// The entry has the mark of a chain that omits entries.
     has_gaps: bool,
 }
 
-/// Whether a list of a block's receipts lacks some, or has some of another block; `None`: it
-/// could not be read.
+/// Whether a list of a block's receipts is incomplete, or has receipts of another block; `None`
+/// if it could not be read.
 pub(super) fn are_receipts_odd(list: &[u8]) -> Option<bool> {
     let (mut hashes, mut indices, mut logs) = <(Hashes<'_>, Indices, Indices)>::default();
     let mut has_gaps = false;
@@ -93,7 +93,8 @@ pub(super) fn are_receipts_odd(list: &[u8]) -> Option<bool> {
     Some(hashes.differ || is_short)
 }
 
-/// The same of one receipt.
+/// Whether the logs of a receipt are incomplete or belong to another block; `None` if it could
+/// not be read.
 pub(super) fn is_receipt_odd(receipt: &[u8]) -> Option<bool> {
     let mut scanner = Scanner::of_value(receipt);
     let mut found = Item::default();
@@ -106,9 +107,9 @@ pub(super) fn is_receipt_odd(receipt: &[u8]) -> Option<bool> {
     Some(hashes.differ || !has_gaps && found.logs.have_holes(first))
 }
 
-/// Whether a list of logs has one of another block than `asked`, two of one block number that
-/// are of different blocks, or, if it is to have all of its blocks, lacks some.
-pub(super) fn are_logs_odd(list: &[u8], asked: Option<&[u8]>, is_all: bool) -> Option<bool> {
+/// Whether a list of logs has one of another block than `requested`, has two of one block number
+/// and different blocks, or, with `is_all`, is incomplete; `None` if it could not be read.
+pub(super) fn are_logs_odd(list: &[u8], requested: Option<&[u8]>, is_all: bool) -> Option<bool> {
     let mut number: Option<&[u8]> = None;
     let (mut hashes, mut indices) = (Hashes::default(), Indices::default());
     let (mut is_odd, mut has_holes, mut has_gaps) = (false, false, false);
@@ -118,7 +119,7 @@ pub(super) fn are_logs_odd(list: &[u8], asked: Option<&[u8]>, is_all: bool) -> O
             (hashes, indices) = (Hashes::default(), Indices::default());
             number = log.block_number;
         }
-        hashes.add(asked);
+        hashes.add(requested);
         hashes.add(log.block_hash);
         indices.add(log.index);
         is_odd |= hashes.differ;
@@ -159,7 +160,7 @@ fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&Item<'a>)) 
     scanner.end().ok()
 }
 
-/// Reads a log or a receipt, whose index is the member of that name.
+/// Reads a log or a receipt, whose index is the member `index`.
 fn read_item<'a>(
     scanner: &mut Scanner<'a>,
     text: &'a [u8],

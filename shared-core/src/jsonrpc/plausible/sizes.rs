@@ -1,4 +1,4 @@
-//! How many transactions a block has, and answers that show fewer.
+//! Numbers of transactions of blocks, and responses that show fewer.
 
 use memchr::memmem;
 
@@ -10,25 +10,25 @@ use super::block::{contradicts_itself, value};
 /// The number of transactions of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
-    /// Its number.
+    /// Number of the block.
     pub number: u64,
-    /// Its hash.
+    /// Hash of the block.
     pub hash: [u8; 32],
-    /// How many transactions it has at least.
+    /// Minimum number of its transactions.
     pub transactions: u64,
 }
 
 /// A block as a call or its result names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockName {
-    /// Its hash.
+    /// Hash of the block.
     Hash([u8; 32]),
-    /// Its number.
+    /// Number of the block.
     Number(u64),
 }
 
-/// The size of the block that is the result of `method`; `None`: it is no block, or
-/// contradicts itself.
+/// Returns the size of the block that is the result of `method`; `None` if the result is no
+/// block, or contradicts itself.
 pub fn block_size(method: &Method, result: &[u8]) -> Option<BlockSize> {
     if !matches!(method.name, "eth_getBlockByHash" | "eth_getBlockByNumber")
         || contradicts_itself(result)
@@ -48,7 +48,7 @@ pub fn block_size(method: &Method, result: &[u8]) -> Option<BlockSize> {
     })
 }
 
-/// The block whose transactions a result of `method` counts; `None`: it counts none.
+/// Returns the block whose transactions a result of `method` counts; `None` if it counts none.
 pub fn counted_block(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Option<BlockName> {
     if !is_list_of_receipts(method) && !is_number_of_transactions(method) {
         return None;
@@ -68,7 +68,7 @@ pub fn shows_fewer(method: &Method, result: &[u8], transactions: u64) -> bool {
     if is_number_of_transactions(method) {
         return quantity(result).is_some_and(|number| number < transactions);
     }
-    // mostly the last one has the highest index, and nothing has to be counted
+    // the last receipt usually has the highest index, so that no element has to be counted
     let is_enough = after_last_index(result).is_some_and(|number| number >= transactions);
     if is_enough || leaves_some_out(result) {
         return false;
@@ -93,14 +93,13 @@ fn is_number_of_transactions(method: &Method) -> bool {
     )
 }
 
-/// Whether the chain leaves receipts out on purpose: ZKsync and Hedera, as [`super::logs`]
-/// says.
+/// Whether the chain omits receipts on purpose, as ZKsync and Hedera do (see [`super::logs`]).
 fn leaves_some_out(receipts: &[u8]) -> bool {
     let has = |name: &str| memmem::find(receipts, name.as_bytes()).is_some();
     has("\"l1BatchNumber\"") || has("\"root\"") && has("\"status\"")
 }
 
-/// One more than the last index of a transaction that a text has.
+/// Returns the last index of a transaction in a text, plus one.
 fn after_last_index(text: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"transactionIndex\"";
     let at = memmem::rfind(text, NAME)?;
@@ -109,7 +108,7 @@ fn after_last_index(text: &[u8]) -> Option<u64> {
     quantity(value)?.checked_add(1)
 }
 
-/// The number that begins here.
+/// Reads the number that begins here.
 fn quantity(value: &[u8]) -> Option<u64> {
     let rest = value.strip_prefix(b"\"0x")?;
     let end = rest.iter().position(|byte| *byte == b'"')?;
@@ -117,7 +116,7 @@ fn quantity(value: &[u8]) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// The number of elements of the list that begins here.
+/// Counts the elements of the list that begins here.
 fn length(list: &[u8]) -> Option<u64> {
     let mut scanner = Scanner::of_value(list);
     let (mut length, mut another) = (0, scanner.first_element().ok()?);

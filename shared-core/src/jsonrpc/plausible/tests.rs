@@ -33,13 +33,13 @@ const WORDS: [(&str, &str); 8] = [
     ),
 ];
 
-fn spelt(text: &str) -> String {
+fn expand(text: &str) -> String {
     let words = WORDS.iter();
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
 
 fn verdict(method: &str, params: &str, result: &str) -> Verdict {
-    let (params, result) = (spelt(params), spelt(result));
+    let (params, result) = (expand(params), expand(result));
     let row = methods::method(method.as_bytes());
     judge(row, Some(params.as_bytes()), result.as_bytes())
 }
@@ -51,7 +51,7 @@ fn is_implausible(method: &str, params: &str, result: &str) -> bool {
 #[test]
 fn block_is_implausible_if_a_list_contradicts_its_root() {
     for (block, expected) in [
-        // a header without its body, as of each client
+        // a header without its body, in the notation of each client
         (r#""transactions":[],"transactionsRoot":"ROOT""#, true),
         (r#""transactionsRoot":"ROOT","transactions":[ ]"#, true),
         (r#""transactionsRoot" : "ROOT" , "transactions" : []"#, true),
@@ -77,7 +77,7 @@ fn block_is_implausible_if_a_list_contradicts_its_root() {
         ),
         (r#""uncles":["0x1"],"sha3Uncles":"NOUNCLES""#, true),
         (r#""withdrawals":[{}],"withdrawalsRoot":"EMPTY""#, true),
-        // whole
+        // complete blocks
         (
             r#""transactions":[],"transactionsRoot":"EMPTY","uncles":[],"sha3Uncles":"NOUNCLES""#,
             false,
@@ -90,7 +90,7 @@ fn block_is_implausible_if_a_list_contradicts_its_root() {
             r#""uncles":["0x1"],"sha3Uncles":"ROOT","withdrawals":[{}],"withdrawalsRoot":"ROOT""#,
             false,
         ),
-        // before Shanghai, before there was one, and of a header alone
+        // before Shanghai, before withdrawals existed, and a header alone
         (
             r#""transactions":["0x1"],"transactionsRoot":"ROOT","withdrawals":null,"withdrawalsRoot":null"#,
             false,
@@ -101,7 +101,7 @@ fn block_is_implausible_if_a_list_contradicts_its_root() {
             false,
         ),
         (r#""transactions":null,"transactionsRoot":"ROOT""#, false),
-        // a name in a string is none
+        // a name within a string is no member
         (
             r#""extraData":"\"transactions\":[]","transactionsRoot":"ROOT""#,
             false,
@@ -115,13 +115,13 @@ fn block_is_implausible_if_a_list_contradicts_its_root() {
         for method in ["eth_getBlockByHash", "eth_getBlockByNumber"] {
             assert_eq!(is_implausible(method, "[]", &block), expected, "{block}");
         }
-        // an uncle's own uncles are not given
+        // a result of this method does not list the uncle's own uncles
         assert!(!is_implausible(
             "eth_getUncleByBlockHashAndIndex",
             "[]",
             &block
         ));
-        // Otterscan's has its transactions elsewhere
+        // Otterscan's result has its transactions elsewhere
         assert!(!is_implausible("ots_getBlockDetails", "[]", &block));
     }
 }
@@ -202,7 +202,7 @@ fn block_of_another_chain_is_plausible() {
 }
 
 #[test]
-fn long_block_is_judged_by_its_ends() {
+fn long_block_is_checked_at_its_ends() {
     let transaction = format!(r#"{{"type":"0x2","input":"0x{}"}}"#, "ab".repeat(1_000));
     let transactions = vec![transaction; 300].join(",");
     for (root, expected) in [("EMPTY", true), ("ROOT", false)] {
@@ -224,7 +224,7 @@ fn long_block_is_judged_by_its_ends() {
 }
 
 #[test]
-fn receipts_are_implausible_if_some_are_missing_or_of_another_block() {
+fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
     let receipt = |index: u64, block: &str, more: &str| {
         format!(r#"{{"blockHash":"{block}","transactionIndex":"{index:#x}"{more}}}"#)
     };
@@ -273,7 +273,7 @@ fn receipts_are_implausible_if_some_are_missing_or_of_another_block() {
             )],
             Verdict::Implausible,
         ),
-        // Bor counts what it adds anew
+        // Bor restarts the indices of the logs that it adds
         (
             vec![
                 receipt(0, "ROOT", &with(&[0, 1])),
@@ -281,7 +281,7 @@ fn receipts_are_implausible_if_some_are_missing_or_of_another_block() {
             ],
             Verdict::Read,
         ),
-        // ZKsync and Hedera leave some out
+        // ZKsync and Hedera omit entries
         (
             vec![receipt(0, "ROOT", r#","l1BatchNumber":"0x1""#), plain(2)],
             Verdict::Read,
@@ -332,22 +332,22 @@ fn receipts_are_implausible_if_some_are_missing_or_of_another_block() {
             expected,
             "{one}"
         );
-        // whichever comes first
-        let turned = one.replacen(r#""blockHash":"ROOT","#, "", 1);
-        let turned = format!(
+        // the order of the members does not matter
+        let reordered = one.replacen(r#""blockHash":"ROOT","#, "", 1);
+        let reordered = format!(
             r#"{},"blockHash":"ROOT"}}"#,
-            turned.strip_suffix('}').unwrap()
+            reordered.strip_suffix('}').unwrap()
         );
         assert_eq!(
-            verdict("eth_getTransactionReceipt", "[]", &turned),
+            verdict("eth_getTransactionReceipt", "[]", &reordered),
             expected,
-            "{turned}"
+            "{reordered}"
         );
     }
 }
 
 #[test]
-fn logs_are_implausible_if_they_are_of_several_blocks_or_not_all() {
+fn logs_are_implausible_if_some_are_missing_or_belong_to_another_block() {
     let log = |number: u64, index: u64, block: &str| {
         format!(r#"{{"blockNumber":"{number:#x}","logIndex":"{index:#x}","blockHash":"{block}"}}"#)
     };
@@ -396,7 +396,7 @@ fn logs_are_implausible_if_they_are_of_several_blocks_or_not_all() {
         for method in ["eth_getLogs", "erigon_getLogs"] {
             assert_eq!(verdict(method, &params, &list), expected, "{filter} {list}");
         }
-        // these are the newest of a block, not all
+        // these are the newest logs of a block, not all
         let newest = verdict("erigon_getLatestLogs", &params, &list);
         let is_of_several = list.contains("OTHER") && expected == Verdict::Implausible;
         assert!(newest != Verdict::Implausible || is_of_several, "{list}");
@@ -429,7 +429,7 @@ fn page_of_a_block_is_implausible_if_receipts_are_missing() {
 }
 
 #[test]
-fn any_text_has_a_verdict() {
+fn text_without_the_expected_structure_is_unread() {
     for text in [
         "",
         "{",
@@ -458,7 +458,7 @@ fn any_text_has_a_verdict() {
 }
 
 #[test]
-fn transactions_of_a_block_are_counted() {
+fn result_with_fewer_transactions_than_its_block_is_detected() {
     use super::{block_size, counted_block, shows_fewer, BlockName};
     let hash = |byte: u8| const_hex::encode_prefixed([byte; 32]);
     let size = |transactions: &str| {
@@ -515,7 +515,7 @@ fn transactions_of_a_block_are_counted() {
             r#"[{"transactionIndex":"0x0"},{"transactionIndex":"0x1"}]"#,
             false,
         ),
-        // indices that begin anew, as Bor's
+        // indices that restart, as Bor's do
         (
             receipts,
             r#"[{"transactionIndex":"0x0"},{"transactionIndex":"0x0"}]"#,
@@ -526,7 +526,7 @@ fn transactions_of_a_block_are_counted() {
             r#"[{"transactionIndex":"0x1"},{"transactionIndex":"0x0"}]"#,
             false,
         ),
-        // chains that leave some out
+        // chains that omit entries
         (
             receipts,
             r#"[{"transactionIndex":"0x0","l1BatchNumber":"0x1"}]"#,
