@@ -1,9 +1,10 @@
 //! Rules about methods, as an operator writes them: exact names, and prefixes that end in `*`.
 //!
 //! An exact name has precedence over a prefix, and a longer prefix over a shorter one. A method
-//! without a rule is allowed, unless there is an `allow` rule: then only methods with a rule
-//! are. Nodes compare method names exactly, and so does an `allow` rule; `deny` and `limit`
-//! rules ignore case, because they must not be bypassed on a node that is less strict.
+//! without a rule is allowed, unless there is an `allow` rule: then only methods with an `allow`
+//! or `limit` rule are. Nodes compare method names exactly, and so does an `allow` rule; `deny`
+//! and `limit` rules ignore case, because they must not be bypassed on a node that is less
+//! strict.
 
 use std::sync::Arc;
 

@@ -124,7 +124,7 @@ impl Exchange {
     ) -> Option<(Box<Fill>, OneOfBatch)> {
         let shared = &self.config.process.shared;
         let verify = self.config.cache.verify;
-        // where a batch can't be forwarded split, no other body can be
+        // a host that can't forward a split batch can't forward a single call either
         if !verify.is_on() || asked.never_anew || asked.whole {
             return None;
         }
@@ -299,7 +299,7 @@ impl Exchange {
         }
     }
 
-    /// Waits for other requests if they fetch all missing calls; `None` if they do not.
+    /// Follows the flights of all missing calls; `None` if other requests do not fetch all of them.
     fn follows_all(
         &self,
         batch: &Batch<'_>,

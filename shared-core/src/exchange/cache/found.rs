@@ -165,7 +165,7 @@ pub(in crate::exchange) struct Failed {
 /// A request that invalidates entries if it succeeds.
 #[derive(Debug)]
 pub(in crate::exchange) struct Changing {
-    /// Namespace of GETs of the same route.
+    /// Scope in which the target of the request is invalidated.
     pub(in crate::exchange) namespace: Vec<u8>,
     /// Host to which the request was sent.
     pub(in crate::exchange) host: Vec<u8>,

@@ -26,7 +26,7 @@ impl Exchange {
         let Phase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
-        // the whole batch was forwarded, or the protocol changes
+        // a bodiless response to the whole batch, or one of another protocol, has no other part
         status != 101 && !(mixed.is_all_asked() && has_no_body(status))
     }
 
@@ -145,7 +145,8 @@ impl Exchange {
         self.end_of_part()
     }
 
-    /// Sends the stored responses first and streams the node's behind them, in no other order.
+    /// Puts the stored responses in front of the node's array, which is streamed from here on, and
+    /// gives up the request's order.
     pub(in crate::exchange) fn open_what_was_held(&mut self) -> Result<(), Refused> {
         let (Phase::CollectingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
             return Ok(());

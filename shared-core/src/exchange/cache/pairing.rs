@@ -23,7 +23,7 @@ enum Use {
     Free,
     /// The response is paired with a call.
     Taken,
-    /// The response repeats the id of a call that was not forwarded.
+    /// The response has the id of a call whose response is stored.
     Dropped,
 }
 

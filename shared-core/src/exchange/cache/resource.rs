@@ -316,8 +316,8 @@ fn name_of_parameter(parameter: &[u8]) -> &[u8] {
     &parameter[..end.unwrap_or(parameter.len())]
 }
 
-/// Whether the name has no percent-encoding (RFC 3986, 2.1) and no encoding of HTML forms, so
-/// that it equals no other notation of itself.
+/// Whether the name contains neither percent-encoding (RFC 3986, 2.1) nor the encoding of HTML
+/// forms.
 fn is_plain(name: &[u8]) -> bool {
     !name.iter().any(|byte| matches!(byte, b'%' | b'+'))
 }

@@ -96,7 +96,8 @@ impl Exchange {
         Ok((result.into_pieces().0, memory))
     }
 
-    /// Compresses the result, if the client accepts gzip and the result is long enough.
+    /// Compresses the result where the client accepts gzip, and it saves bytes or identity is
+    /// refused.
     fn coded_result(&self, result: Vec<u8>, asked: &Asked<'_>) -> Option<Body> {
         let is_long = result.len() as u64 >= self.config.min_length;
         if self.may_gzip(asked) && (is_long || self.request.accept_encoding.refuses_identity()) {

@@ -67,7 +67,7 @@ impl Exchange {
                 self.keep_stale(&entry);
                 self.cache_status = CacheStatus::Miss;
                 if let Some(found) = self.give(&key, Arc::clone(&entry), sought.id, asked) {
-                    // the node's response to a range or HEAD would be as incomplete
+                    // a response to a range or HEAD is no complete one to compare with
                     if sought.is_whole && !matches!(found, Found::Nothing) {
                         self.verify(&entry, scope, asked, what);
                     }

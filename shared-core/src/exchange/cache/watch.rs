@@ -106,7 +106,7 @@ impl Watch {
             }
             return;
         }
-        // the response exceeds the limit now: the piece before may have ended at a block
+        // the response has just exceeded the limit, and its beginning may be unread
         if before <= short {
             let start = std::mem::take(&mut self.start);
             self.read_text(&start);

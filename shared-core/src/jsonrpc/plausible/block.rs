@@ -3,7 +3,7 @@
 //! Roots are meaningful where the header is one of Ethereum's. Chains with similar headers put
 //! other hashes there: Sei and Harmony the roots of lists with more elements, Conflux and Acala
 //! the roots of their own blocks, Filecoin and Hedera zeros or constants. Their `mixHash` is
-//! zero, and their `difficulty` is zero or that high as for a proof of work; a chain of
+//! zero, and their `difficulty` is zero or as high as under proof of work; a chain of
 //! authorities (Clique, Parlia, Bor, Avalanche), whose `mixHash` is zero, too, has a difficulty
 //! of a few.
 

@@ -545,7 +545,7 @@ impl Fill {
             .is_some_and(|(chain, hash)| chain.contradicts(block.number, hash))
     }
 
-    /// Returns the metadata of an entry; `None` if the response sets its own lifetime.
+    /// Returns the metadata of an entry; `judged` is `None` if the response sets its own lifetime.
     pub(in crate::exchange) fn meta(&self, judged: Option<Judged>) -> Meta {
         Meta {
             class: judged.map_or(Class::Resource, |judged| judged.class),
