@@ -118,7 +118,7 @@ impl Exchange {
     /// Decides whether a response that is sent unchanged is copied.
     pub(in crate::exchange) fn tee_or_pass(&mut self) -> HeadAction {
         if self.storing.is_apart {
-            // the stored body comes from elsewhere
+            // the fill is fed from the node's own body
             return HeadAction::Pass;
         }
         // the bytes of an encoded response are not the body itself

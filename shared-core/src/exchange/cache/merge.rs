@@ -26,7 +26,7 @@ impl Exchange {
         let Phase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
-        // a bodiless response to the whole batch, or one of another protocol, has no other part
+        // nothing is merged into an upgrade, or into a bodiless response to the whole batch
         status != 101 && !(mixed.is_all_asked() && has_no_body(status))
     }
 

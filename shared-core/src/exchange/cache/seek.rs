@@ -242,7 +242,7 @@ impl Exchange {
 
 /// The role of a request in the flight of a key.
 pub(in crate::exchange) enum Part {
-    /// The request leads, or (`None`) goes to the node without a flight.
+    /// The request leads, or (`None`) is sent to the node without a flight.
     Leads(Option<Token>),
     /// The owner is queried: wait.
     Asks,

@@ -47,8 +47,9 @@ pub(in crate::exchange) struct Since {
 }
 
 impl Since {
-    /// Whether an entry may answer the request: it may have been fetched before the request began,
-    /// and with several event loops a purge may be in effect by the time that this one resumes.
+    /// Whether an entry may be sent to the waiting request: it may have been fetched before the
+    /// request began, and with several event loops a purge may be in effect before this one
+    /// resumes.
     pub(in crate::exchange) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
         shared.holds_since(self.generation) && entry.answers(self.mark.as_ref())
     }
