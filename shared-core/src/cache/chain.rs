@@ -1,9 +1,9 @@
-//! What is known of the chain behind a namespace: which of its answers hold.
+//! State of the chain behind a namespace, and the validity of the entries that depend on it.
 //!
-//! The owner follows the chain's node and tells the processes ([`State`]); each
-//! entry carries a [`Stamp`] of what was known when the node was asked for it.
-//! To ask whether it still holds is to compare the two: nothing is searched or
-//! swept when there is a new head or blocks are replaced.
+//! The owner follows the chain's node and publishes its [`State`] to the processes. Each entry
+//! carries a [`Stamp`] of the state that was known when its request was sent to the node. An entry
+//! is valid if the two agree; no entry is searched or swept when a new head arrives or blocks are
+//! replaced.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,98 +16,98 @@ use super::tip_floor::{Floors, TipFloor};
 use super::Namespace;
 use crate::lock::locked;
 
-/// The last so many reorganisations are known; what was asked for before the
-/// first of them does not hold.
+/// Maximum number of reorganisations that are recorded. An entry that was fetched before the first
+/// of them is invalid.
 const MOST_REORGS: usize = 16;
 
-/// So many of the newest blocks are known by their hashes: nodes differ about few.
+/// Maximum number of the newest blocks whose hashes are known. Nodes disagree about few blocks.
 const MOST_BLOCKS: usize = 8;
 
-/// An answer may know of a head that its owner has not heard of yet. One that
-/// is further ahead than this is not believed.
+/// Maximum number of blocks by which a response may be ahead of the owner's head. A higher head is
+/// ignored.
 const AHEAD: u64 = 64;
 
-/// And one that no node or answer has confirmed for so many heads is believed no
-/// more: what is true of the head would be kept for nobody until then.
+/// Number of new heads after which a seen head that no node or response has confirmed is dropped.
+/// Until then no entry about the head is cached.
 const PATIENCE: u8 = 4;
 
-/// Blocks above the head that are remembered as shown. Beyond it the highest, which is the
-/// least plausible, is forgotten.
+/// Maximum number of blocks above the head that are recorded as shown. Beyond it the highest one,
+/// which is the least plausible, is dropped.
 const MOST_SHOWN: usize = 16;
 
-/// A block that an answer has shown to a client.
+/// A block that a response has shown to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Sighting {
-    /// Its height.
+    /// Height of the block.
     pub height: u64,
-    /// The answer was the block, and not a part of it. A sequencer has receipts of a block
-    /// before it is sealed: the block itself is news then.
+    /// Whether the response was the block itself and not a part of it. A sequencer has receipts of
+    /// a block before it is sealed; the block itself is news then.
     pub is_block: bool,
 }
 
-/// What a height is.
+/// The kind of height by which a chain counts its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Heights {
-    /// The number of a block.
+    /// Block numbers.
     #[default]
     Blocks,
-    /// The slot of a block, of the Beacon API.
+    /// Slots of the Beacon API.
     Slots,
 }
 
-/// What is known of a chain.
+/// The known state of a chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct State {
-    /// What its heights are.
+    /// Kind of the chain's heights.
     pub heights: Heights,
-    /// Counts reorganisations, from the owner's start: microseconds since 1970,
-    /// so that no two owners count alike.
+    /// Counter of epochs. It starts at the owner's start time in microseconds since 1970, so that
+    /// no two owners use the same numbers.
     pub epoch: u64,
-    /// The height of the head.
+    /// Height of the head.
     pub head: Option<u64>,
-    /// The highest head that an answer told of, or the head.
+    /// The highest head that the node or a response has reported.
     pub seen: u64,
-    /// No block up to this height will change any more; `None`: not known.
+    /// Height of the last finalized block; `None` if it is not known.
     #[serde(rename = "final")]
     pub last_final: Option<u64>,
-    /// Its node is known to have the chain that the namespace is of; as long as
-    /// it is not, nothing is kept for long.
+    /// Whether the node is known to serve the chain of the namespace. Until it is, entries get a
+    /// short lifetime only.
     pub known: bool,
-    /// It is another chain than it was: nothing of it is stored or sent.
+    /// Whether the node serves another chain than before: no entry is stored or sent then.
     pub wrong: bool,
-    /// The last reorganisations: the epoch that began with each, and the lowest
-    /// height that was replaced.
+    /// The last reorganisations: the epoch that began with each, and the lowest height that was
+    /// replaced.
     pub reorgs: Vec<(u64, u64)>,
-    /// `reorgs` has all that came after this epoch.
+    /// Epoch since which `reorgs` is complete.
     pub since: u64,
-    /// EIP-155's number of the chain that its node has, where the node's API says it.
+    /// Chain id of the node's chain (EIP-155), if the node's API reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_id: Option<u64>,
-    /// Hash of the first block of the chain that its node has (Beacon API:
-    /// `genesis_validators_root`), once the node has been asked.
+    /// Hash of the first block of the node's chain (Beacon API: `genesis_validators_root`), once
+    /// the node has been queried.
     #[serde(with = "hash", default, skip_serializing_if = "Option::is_none")]
     pub genesis: Option<[u8; 32]>,
-    /// The newest blocks: their heights and hashes.
+    /// Heights and hashes of the newest blocks.
     #[serde(with = "hashes", default)]
     pub blocks: Vec<(u64, [u8; 32])>,
-    /// Blocks above the head that answers have shown. Each has begun an epoch of its own,
-    /// without a reorganisation.
+    /// Blocks above the head that responses have shown. Each of them has begun an epoch without a
+    /// reorganisation.
     #[serde(default)]
     pub shown: Vec<Sighting>,
-    /// The first epoch whose answers about the head hold.
+    /// The first epoch whose entries about the head are valid.
     #[serde(skip)]
     tip_since: u64,
-    /// The epoch is that of an entry which the owner gave out before the event that begins it
-    /// arrived here.
+    /// Whether `epoch` comes from an entry of the owner that arrived before the event that begins
+    /// this epoch.
     #[serde(skip)]
     is_heard: bool,
-    /// For how many heads nobody has told of `seen`.
+    /// Number of new heads since `seen` was last confirmed.
     #[serde(skip)]
     unconfirmed: u8,
 }
 
-/// A hash as hex digits.
+/// Serialization of a hash as hex digits.
 mod hash {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -133,7 +133,7 @@ mod hash {
     }
 }
 
-/// Hashes as hex digits.
+/// Serialization of hashes as hex digits.
 mod hashes {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -157,35 +157,35 @@ mod hashes {
     }
 }
 
-/// What has become of a chain.
+/// A change of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// The head has this height now: what hangs on the head is over.
+    /// The head has this height now: entries about the former head expire.
     Head(u64),
-    /// The blocks from this height on are others, or gone. A `Head` follows.
+    /// The blocks from a height on were replaced or removed. A `Head` follows.
     Reorg {
-        /// The lowest of them.
+        /// The lowest replaced height.
         from: u64,
     },
-    /// No block up to this height will change any more; `None`: it is not
-    /// known, so that nothing is taken for final.
+    /// Blocks up to this height are finalized. `None`: finality is not known, and no block counts
+    /// as finalized.
     Final(Option<u64>),
-    /// What was taken for final was not: what is on disk from this height on
-    /// has to go, too. A `Reorg` from there comes as well.
+    /// Blocks that counted as finalized were replaced: entries on disk from a height on have to be
+    /// removed too. A `Reorg` from the same height is reported as well.
     Broken {
-        /// The lowest height.
+        /// The lowest replaced height.
         from: u64,
     },
-    /// Whether its node is known to have the chain that the namespace is of. One
-    /// that was away may come back with another.
+    /// Whether the node is known to serve the chain of the namespace. A node that was unreachable
+    /// may return with another chain.
     Known(bool),
-    /// Whether this is another chain than the one that the namespace is of.
+    /// Whether the node serves another chain than the chain of the namespace.
     Wrong(bool),
 }
 
 impl State {
-    /// Of a chain of which nothing is known, by an owner that started at
-    /// `unix` milliseconds since 1970.
+    /// Creates the state of a chain with no known block, for an owner that started `unix`
+    /// milliseconds after 1970.
     pub fn unknown(heights: Heights, unix: u64) -> Self {
         let epoch = unix.saturating_mul(1_000).max(1);
         Self {
@@ -197,11 +197,11 @@ impl State {
         }
     }
 
-    /// Takes in what has become of it.
+    /// Applies a change of the chain.
     pub fn moved(&mut self, by: Move) {
         match by {
             Move::Head(height) => {
-                // lower than before, if its node says so for long
+                // lower than before if the node has reported a lower head for a while
                 let is_lower = self.head.is_some_and(|head| height < head);
                 let is_new = self.head != Some(height);
                 self.head = Some(height);
@@ -211,8 +211,8 @@ impl State {
                 }
                 if is_lower || height >= self.seen || is_new && !self.is_patient() {
                     if height < self.seen {
-                        // Entries that were fetched until now carry the former height, and would be valid
-                        // until the chain reaches it again.
+                        // entries that were fetched until now carry the former height, and would be
+                        // valid until the chain reaches it again
                         self.replace_blocks(height.saturating_add(1));
                     }
                     self.seen = height;
@@ -221,7 +221,7 @@ impl State {
             }
             Move::Reorg { from } => {
                 self.replace_blocks(from);
-                // the same heights are other blocks
+                // other blocks have these heights now
                 self.shown.clear();
             }
             Move::Final(height) => self.last_final = height,
@@ -230,15 +230,15 @@ impl State {
             Move::Wrong(wrong) => {
                 self.wrong = wrong;
                 if wrong {
-                    // what came before it was noticed may be of either
+                    // entries that were fetched before this was noticed may belong to either chain
                     self.moved(Move::Reorg { from: 0 });
                 }
             }
         }
     }
 
-    /// An answer has shown a block to a client. If it is above the head, what was true of the
-    /// head before is over. Whether that is news.
+    /// Records a block that a response has shown to a client. A block above the head expires
+    /// entries about the former head. Returns whether the block was news.
     pub fn shows(&mut self, sighting: Sighting) -> bool {
         let is_news = self.is_unseen(sighting);
         if is_news {
@@ -259,13 +259,13 @@ impl State {
         self.reorgs.push((self.epoch, from));
     }
 
-    /// What was true of the head before does not hold any more.
+    /// Begins an epoch, which invalidates the entries about the former head.
     fn begin_epoch(&mut self) {
         self.epoch += 1;
         self.tip_since = self.epoch;
     }
 
-    /// Whether a block is above the head, and was not shown before.
+    /// Whether the block is above the head and was not shown before.
     fn is_unseen(&self, sighting: Sighting) -> bool {
         let covers = |shown: &Sighting| {
             shown.height == sighting.height && (shown.is_block || !sighting.is_block)
@@ -273,7 +273,8 @@ impl State {
         sighting.height > self.floor() && !self.shown.iter().any(covers)
     }
 
-    /// The head, or the highest one that an answer told of as long as it is not known.
+    /// Height of the head, or the highest head that a response has reported while the head is not
+    /// known.
     fn floor(&self) -> u64 {
         self.head.unwrap_or(self.seen)
     }
@@ -291,7 +292,7 @@ impl State {
         self.shown.push(sighting);
     }
 
-    /// Nobody says what is known any more, until somebody does again.
+    /// Drops the state that the owner has to confirm, until an owner reports a state again.
     fn outdated(&mut self) {
         self.begin_epoch();
         self.is_heard = false;
@@ -304,20 +305,20 @@ impl State {
         self.genesis = None;
     }
 
-    /// These are the newest blocks.
+    /// Sets the newest blocks.
     pub fn knows(&mut self, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
         self.blocks.clear();
         self.blocks.extend(blocks.take(MOST_BLOCKS));
     }
 
-    /// There is a head, and it is not the one that was seen. Whether that is
-    /// waited for.
+    /// Counts a new head that differs from the seen one. Returns whether the seen head is still
+    /// believed.
     fn is_patient(&mut self) -> bool {
         self.unconfirmed += 1;
         self.unconfirmed < PATIENCE
     }
 
-    /// An answer told of a head. Whether that is news.
+    /// Records a head that a response has reported. Returns whether it was news.
     fn sees(&mut self, height: u64) -> bool {
         if height == self.seen {
             self.unconfirmed = 0;
@@ -329,7 +330,7 @@ impl State {
         if is_news {
             self.seen = height;
             self.unconfirmed = 0;
-            // what is older has ended with that
+            // the head's own block does not expire the entries about it once more
             self.remember(Sighting {
                 height,
                 is_block: true,
@@ -338,8 +339,7 @@ impl State {
         is_news
     }
 
-    /// Whether what is known is the same as in `news`, but for a newer head and blocks that
-    /// were shown.
+    /// Whether `news` differs from this state only by a newer head and by shown blocks.
     fn is_continued_by(&self, news: &Self) -> bool {
         self.epoch <= news.epoch
             && self.epoch >= news.since
@@ -347,8 +347,8 @@ impl State {
             && news.reorgs.iter().all(|(since, _)| *since <= self.epoch)
     }
 
-    /// Whether what was asked for in `epoch` and depends on blocks up to
-    /// `height` (`None`: on nobody knows which) is as it was.
+    /// Whether an entry that was fetched in `epoch` and depends on the blocks up to `height` is
+    /// unaffected by reorganisations. `None`: the blocks are not known.
     fn is_untouched(&self, epoch: u64, height: Option<u64>) -> bool {
         let height = height.unwrap_or(u64::MAX);
         (self.since..=self.epoch).contains(&epoch)
@@ -359,32 +359,32 @@ impl State {
     }
 }
 
-/// A chain, as one process knows it.
+/// A chain as one process knows it.
 #[derive(Debug)]
 pub struct Chain {
     state: Mutex<State>,
-    /// Of the state, to be read without waiting.
+    /// Copies of members of the state, to be read without the lock.
     epoch: AtomicU64,
     tip_since: AtomicU64,
     seen: AtomicU64,
     floor: AtomicU64,
     wrong: AtomicBool,
-    /// Which answers about the head hold where the owner has not been told of a block yet
-    /// that an answer has shown here.
+    /// The floor of entries about the head, for blocks that a response has shown here and that the
+    /// owner has not been notified of yet.
     tip: TipFloor,
-    /// Nobody has looked yet whether it is the chain that it was.
+    /// Whether the chain has not been compared with the chain of the former owner yet.
     unchecked: AtomicBool,
-    /// Of all chains of the process: one was wrong.
+    /// Whether any chain of the process was wrong; shared by all chains.
     any_wrong: Arc<AtomicBool>,
 }
 
 impl Chain {
-    /// One of which that is known.
+    /// Creates a chain with a tip floor of its own.
     pub fn new(state: State) -> Self {
         Self::among_processes(state, TipFloor::default())
     }
 
-    /// The same, where other processes know of the same floor.
+    /// Creates a chain whose tip floor is shared with other processes.
     fn among_processes(state: State, tip: TipFloor) -> Self {
         Self {
             epoch: AtomicU64::new(state.epoch),
@@ -399,7 +399,8 @@ impl Chain {
         }
     }
 
-    /// The same, among others.
+    /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
+    /// other chains of this process.
     fn among(state: State, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
         any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
@@ -408,12 +409,12 @@ impl Chain {
         }
     }
 
-    /// All that is known.
+    /// Returns a copy of the known state.
     pub fn state(&self) -> State {
         locked(&self.state).clone()
     }
 
-    /// Changes what is known.
+    /// Changes the state, and updates the copies of its members.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = locked(&self.state);
         let before = state.seen;
@@ -434,12 +435,11 @@ impl Chain {
         result
     }
 
-    /// The owner says that this is known. What an answer has told of here is
-    /// not forgotten.
+    /// Replaces the state by the owner's. A head that a response has reported here is kept.
     pub fn told(&self, mut news: State) {
         self.tip.reset_if_ahead(news.epoch);
         self.change(|state| {
-            // an event that the owner sent before an entry of a later epoch, which was faster
+            // a later epoch has arrived with an entry before this event
             let is_overtaken = state.is_heard && news.epoch < state.epoch;
             if is_overtaken {
                 news.epoch = state.epoch;
@@ -448,7 +448,8 @@ impl Chain {
             let (seen, unconfirmed) = (state.seen, state.unconfirmed);
             let is_same = state.is_continued_by(&news);
             let is_new = state.head != news.head;
-            // what was asked for since a block was shown here holds when the owner says so, too
+            // entries that were fetched since a block was shown here stay valid when the owner
+            // reports the block
             let is_acknowledged =
                 news.epoch == state.epoch + 1 && self.tip.last_epoch() == state.epoch;
             let keeps = is_same && (is_acknowledged || news.epoch == state.epoch);
@@ -475,37 +476,38 @@ impl Chain {
                 }
             }
             if !is_same {
-                // of another branch, or by another owner
+                // another branch, or another owner
                 self.tip.resets(state.seen);
             }
         });
     }
 
-    /// Nobody has looked yet, or somebody has, whether it is the chain that it
-    /// was when there was another owner.
+    /// Sets whether the chain has still to be compared with the chain of the former owner.
     pub fn set_unchecked(&self, is_unchecked: bool) {
         self.unchecked.store(is_unchecked, Ordering::Release);
     }
 
-    /// The owner is another one, perhaps: it will say what is known.
+    /// Drops the state because the owner may have been replaced; the owner will report the state
+    /// again.
     pub fn outdate(&self) {
         self.change(State::outdated);
     }
 
-    /// Whether the block of that height is known, and another one.
+    /// Whether the recent block of that height is known and has another hash.
     pub fn contradicts(&self, height: u64, hash: &[u8; 32]) -> bool {
         let state = locked(&self.state);
         let mut blocks = state.blocks.iter();
         blocks.any(|(known, other)| *known == height && other != hash)
     }
 
-    /// An answer told of a head. Whether that is news.
+    /// Records a head that a response has reported. Returns whether it was news.
     pub fn sees(&self, height: u64) -> bool {
         height >= self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
     }
 
-    /// An answer is about to show a block to a client. Whether that ends what was true of the
-    /// head before, in all processes that share the floor: the owner has to be told then.
+    /// Records a block that a response is about to show to a client. Returns whether it expires the
+    /// entries about the former head in all processes that share the floor; the owner has to be
+    /// notified then.
     pub fn shows(&self, sighting: Sighting) -> bool {
         sighting.height > self.floor()
             && self.change(|state| {
@@ -518,7 +520,7 @@ impl Chain {
             })
     }
 
-    /// As [`State::shows`], of what the owner is told.
+    /// Records a block that a process has reported to the owner, see [`State::shows`].
     pub fn is_told_of(&self, sighting: Sighting) -> bool {
         self.change(|state| {
             let is_news = state.shows(sighting);
@@ -529,34 +531,36 @@ impl Chain {
         })
     }
 
-    /// The head, or the highest one that an answer told of as long as it is not known.
+    /// Height of the head, or the highest head that a response has reported while the head is not
+    /// known.
     pub fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 
-    /// The highest head that is known here, or in processes that share the floor.
+    /// The highest head that is known in this process or in a process that shares the floor.
     pub fn highest_seen(&self) -> u64 {
         self.tip.seen().max(self.seen.load(Ordering::Acquire))
     }
 
-    /// Whether its heights are these.
+    /// Whether the chain counts heights of this kind.
     pub fn has(&self, heights: Heights) -> bool {
         locked(&self.state).heights == heights
     }
 
-    /// How often the tip has ended in this process, and in those that share the floor.
+    /// Number of times that the tip has ended in this process and in the processes that share the
+    /// floor.
     pub fn tip_ends(&self) -> u64 {
         self.tip.ends()
     }
 
-    /// Whether the owner had an answer about the head, asked for in `epoch`, before it was
-    /// told of a block that was shown here.
+    /// Whether the owner stored an entry about the head, fetched in `epoch`, before it was notified
+    /// of a block that was shown here.
     pub fn is_below_floor(&self, epoch: u64, height: Option<u64>) -> bool {
         self.tip.ended(epoch) && height.unwrap_or(0) < self.tip.height()
     }
 
-    /// The owner gave out what was asked for in that epoch. If it is news, the
-    /// owner is about to say so: until then nothing older holds.
+    /// Records the epoch of an entry that the owner sent. If the epoch is new, the event that
+    /// begins it is on its way: until then no older entry is valid.
     fn hears(&self, epoch: u64) {
         if epoch > self.epoch.load(Ordering::Acquire) {
             self.change(|state| {
@@ -568,7 +572,7 @@ impl Chain {
         }
     }
 
-    /// What is known now, for a request that goes to the node.
+    /// Returns the dispatch mark of a request that is sent to the node now.
     pub fn mark(&self) -> Mark {
         let state = locked(&self.state);
         Mark {
@@ -587,64 +591,64 @@ impl Chain {
     }
 }
 
-/// What was known when the node was asked.
+/// The state of the chain when a request was sent to the node.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// What heights are.
+    /// Kind of the chain's heights.
     pub heights: Heights,
-    /// Reorganisations up to this one were known.
+    /// Epoch at that time.
     pub epoch: u64,
-    /// Answers about the head held that were asked for in this epoch or a later one.
+    /// The first epoch whose entries about the head were valid.
     pub tip_since: u64,
-    /// How often the tip had ended ([`Chain::tip_ends`]).
+    /// Number of times that the tip had ended ([`Chain::tip_ends`]).
     pub tip_ends: u64,
-    /// The highest block that was shown above the head.
+    /// The highest block above the head that was shown.
     pub tip_height: u64,
-    /// The epoch that the last reorganisation began.
+    /// Epoch that the last reorganisation began.
     pub branch: u64,
     /// The highest head that was known.
     pub seen: u64,
-    /// The head.
+    /// Height of the head.
     pub head: Option<u64>,
-    /// The newest final block.
+    /// Height of the last finalized block.
     pub last_final: Option<u64>,
-    /// Its node had the chain that the namespace is of; if not, nothing is to be
-    /// kept for long.
+    /// Whether the node was known to serve the chain of the namespace. If not, the response gets a
+    /// short lifetime only.
     pub is_known: bool,
-    /// Nothing is to be stored.
+    /// Whether the chain was wrong, and no response may be stored.
     pub is_wrong: bool,
 }
 
 impl Mark {
-    /// Whether the block of that height was final.
+    /// Whether the block of that height was finalized.
     pub fn is_final(&self, height: u64) -> bool {
         self.last_final.is_some_and(|last| height <= last)
     }
 }
 
-/// What an entry has to hold against its chain.
+/// The dependency of an entry on its chain, which decides whether the entry is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     chain: &'a Chain,
     epoch: u64,
-    /// How often the tip had ended; `None`: it is the owner's.
+    /// Number of times that the tip had ended; `None` in the owner.
     tip_ends: Option<u64>,
     on: On,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum On {
-    /// On nothing that changes.
+    /// The entry depends on no block.
     Nothing,
-    /// On the blocks up to that height, or on nobody knows which.
+    /// The entry depends on the blocks up to that height; `None`: on unknown blocks.
     Blocks(Option<u64>),
-    /// On the head, which had that height.
+    /// The entry depends on the head, which had that height.
     Head(u64),
 }
 
 impl<'a> Stamp<'a> {
-    /// Of an entry of a class that was asked for in `epoch`, and depends on the
-    /// blocks up to `height`, or was true when the head had that height.
+    /// Creates the dependency of an entry of `class` that was fetched in `epoch`. The entry depends
+    /// on the blocks up to `height`, or was correct when the head had that height.
     pub fn new(chain: &'a Chain, class: Class, epoch: u64, height: Option<u64>) -> Self {
         let on = match class {
             Class::Unfinalized => On::Blocks(height),
@@ -659,8 +663,8 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// The same, in a process that shows answers: it was asked for when the tip had ended so
-    /// often.
+    /// Sets the number of times that the tip had ended when the request was sent. Only processes
+    /// that show responses to clients set it.
     #[must_use]
     pub fn after_tip_ends(self, tip_ends: u64) -> Self {
         Self {
@@ -669,12 +673,12 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Whether what another owner has kept of its chain may be used.
+    /// Whether entries that a former owner has stored of this chain may be used.
     pub fn is_checked(&self) -> bool {
         !self.chain.unchecked.load(Ordering::Acquire)
     }
 
-    /// Whether the entry is as true as when it was asked for.
+    /// Whether the entry is valid now.
     pub fn holds(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
@@ -687,8 +691,8 @@ impl<'a> Stamp<'a> {
             }
     }
 
-    /// Whether it was true once, and nothing but time has passed since: there
-    /// may be a newer head.
+    /// Whether the entry was valid once and no block that it depends on was replaced; there may be
+    /// a newer head.
     pub fn is_untouched(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
@@ -703,8 +707,8 @@ impl<'a> Stamp<'a> {
             }
     }
 
-    /// Whether the entry is an answer to who asked when `mark` was known: then a
-    /// node might have said the same.
+    /// Whether the entry may answer a request with this dispatch mark: a node might have sent the
+    /// same response.
     pub fn answers(&self, mark: &Mark) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
@@ -719,15 +723,15 @@ impl<'a> Stamp<'a> {
             }
     }
 
-    /// As [`tell`](Self::tell), of what the owner gave out, which may know more than was said
-    /// here: that comes another way.
+    /// Records an entry that the owner sent, see [`tell`](Self::tell). Its epoch may be newer than
+    /// the owner's last event.
     pub fn tell_of_owner(&self) -> bool {
         self.chain.hears(self.epoch);
         self.tell()
     }
 
-    /// If it hangs on the head: what was true of an older one is over. Whether
-    /// that is news.
+    /// Records the head of an entry that depends on the head; entries about older heads expire.
+    /// Returns whether the head was news.
     pub fn tell(&self) -> bool {
         match self.on {
             On::Head(height) if self.is_untouched() => self.chain.sees(height),
@@ -735,8 +739,8 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Whether it was asked for after the last block that was shown above the head, or tells
-    /// of one as high.
+    /// Whether the entry was fetched after the last block was shown above the head, or is about a
+    /// head at least as high.
     fn is_of_this_tip(&self, height: u64) -> bool {
         let (chain, epoch) = (self.chain, self.epoch);
         let since = chain.tip_since.load(Ordering::Acquire);
@@ -750,7 +754,7 @@ impl<'a> Stamp<'a> {
     }
 }
 
-/// The chains that a process knows of.
+/// The chains that a process knows.
 #[derive(Debug, Default)]
 pub struct Chains {
     all: Mutex<HashMap<Namespace, Arc<Chain>>>,
@@ -759,19 +763,19 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Shares the floors of all chains that are added from now on with the processes that
-    /// have the same ones. A second call changes nothing.
+    /// Shares the floors of all chains that are added from now on with the processes that have the
+    /// same floors. Only the first call has an effect.
     pub fn share(&self, floors: Floors) {
-        // the first ones stay
+        // a second call does not replace the floors
         let _ = self.floors.set(floors);
     }
 
-    /// The chain behind a namespace, if it is followed.
+    /// Returns the chain of a namespace, if it is followed.
     pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
         locked(&self.all).get(namespace).cloned()
     }
 
-    /// The same; one that is not there yet is made of `state`.
+    /// Returns the chain of a namespace, and adds one with `state` if it is not followed yet.
     pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
         let mut chains = locked(&self.all);
         let tip = || {
@@ -784,12 +788,12 @@ impl Chains {
         Arc::clone(chain)
     }
 
-    /// Whether one is, or was, another one than its namespace's.
+    /// Whether any chain is or was wrong.
     pub fn any_wrong(&self) -> bool {
         self.any_wrong.load(Ordering::Acquire)
     }
 
-    /// All of them, in no order.
+    /// Returns all chains, in no order.
     pub fn all(&self) -> Vec<(Namespace, Arc<Chain>)> {
         let chains = locked(&self.all);
         let all = chains.iter();
@@ -797,7 +801,7 @@ impl Chains {
             .collect()
     }
 
-    /// Those that are in `namespaces` stay.
+    /// Removes the chains whose namespaces are not in `namespaces`.
     pub fn retain(&self, namespaces: &[Namespace]) {
         locked(&self.all).retain(|namespace, _| namespaces.contains(namespace));
     }

@@ -13,13 +13,13 @@ fn moved(chain: &Chain, by: Move) {
     chain.change(|state| state.moved(by));
 }
 
-/// Of what is asked for now.
+/// Returns the dependency of an entry that is fetched now.
 fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> Stamp<'_> {
     Stamp::new(chain, class, chain.mark().epoch, height)
 }
 
 #[test]
-fn that_there_was_nothing_is_over_with_the_next_head_too() {
+fn empty_result_is_invalid_after_a_new_head_or_a_reorganisation() {
     let chain = chain();
     for next in [Move::Head(101), Move::Reorg { from: 7 }] {
         let nothing = stamp(&chain, Class::Nothing, Some(chain.mark().seen));
@@ -30,20 +30,20 @@ fn that_there_was_nothing_is_over_with_the_next_head_too() {
 }
 
 #[test]
-fn an_answer_may_tell_of_a_newer_head() {
+fn tip_entry_of_a_plausible_higher_head_invalidates_older_tip_entries() {
     let chain = chain();
     let old = stamp(&chain, Class::Tip, Some(100));
     let new = stamp(&chain, Class::Tip, Some(102));
     assert!(new.tell() && !new.tell());
     assert!(!old.holds() && new.holds());
     assert_eq!(chain.mark().seen, 102);
-    // its node gets there later, and never takes it back
+    // the node reaches that head later, and does not revert it
     moved(&chain, Move::Head(101));
     assert!(new.holds());
-    // what nobody can know is not believed
+    // a head that is too far ahead is ignored
     let mad = stamp(&chain, Class::Tip, Some(101 + AHEAD + 1));
     assert!(!mad.tell() && new.holds());
-    // nor is what was true before a reorganisation
+    // an entry of an epoch before a reorganisation is ignored too
     moved(&chain, Move::Reorg { from: 101 });
     assert!(!stamp_in(&chain, 0).tell());
 }
@@ -53,7 +53,7 @@ fn stamp_in(chain: &Chain, epoch: u64) -> Stamp<'_> {
 }
 
 #[test]
-fn an_answer_is_one_to_who_asked_before() {
+fn entry_answers_requests_with_an_older_dispatch_mark() {
     let chain = chain();
     let kept = |class| stamp(&chain, class, Some(100));
     let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(kept);
@@ -70,22 +70,22 @@ fn an_answer_is_one_to_who_asked_before() {
 }
 
 #[test]
-fn an_answer_of_another_branch_is_told_by_its_hash() {
+fn hash_of_another_branch_contradicts_the_recent_blocks() {
     let (owner, process) = (chain(), chain());
     let blocks = (0..20).map(|n| (100 - n, [n as u8; 32]));
     owner.change(|state| state.knows(blocks));
     process.told(owner.state());
     assert!(!process.contradicts(100, &[0; 32]) && process.contradicts(100, &[1; 32]));
-    // what is older, or newer, is not known
+    // older and newer blocks are not known
     assert!(process.contradicts(93, &[0; 32]));
     assert!(!process.contradicts(92, &[0; 32]) && !process.contradicts(101, &[0; 32]));
 }
 
 #[test]
-fn a_lower_head_is_the_head_when_its_node_says_so() {
+fn lower_head_is_accepted_after_a_reorganisation() {
     let chain = chain();
     moved(&chain, Move::Reorg { from: 91 });
-    // others still know of the higher one
+    // other nodes may still have the higher head
     assert!(!stamp(&chain, Class::Tip, Some(90)).holds());
     moved(&chain, Move::Head(90));
     assert!(stamp(&chain, Class::Tip, Some(90)).holds());
@@ -98,7 +98,7 @@ fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     let tell = || process.told(owner.state());
     moved(&owner, Move::Head(105));
     tell();
-    // the node has gone back to 100, which its follower believes after a while
+    // the node has gone back to 100, which the chain follower accepts after a while
     let taken = |class, height| stamp(&process, class, Some(height));
     let tip = taken(Class::Tip, process.mark().seen);
     let above = taken(Class::Unfinalized, 105);
@@ -127,7 +127,7 @@ fn tip_entry_of_an_unconfirmed_height_is_invalid_once_the_height_is_dropped() {
 }
 
 #[test]
-fn what_is_older_than_all_that_is_known_does_not_hold() {
+fn unfinalized_entry_is_invalid_after_more_reorganisations_than_are_recorded() {
     let chain = chain();
     let old = stamp(&chain, Class::Unfinalized, Some(1));
     for n in 0..MOST_REORGS {
@@ -140,7 +140,7 @@ fn what_is_older_than_all_that_is_known_does_not_hold() {
 }
 
 #[test]
-fn nothing_of_another_chain_holds() {
+fn entries_are_invalid_while_the_chain_is_wrong() {
     let chain = chain();
     let classes = [
         Class::Resource,
@@ -155,12 +155,12 @@ fn nothing_of_another_chain_holds() {
         .iter()
         .all(|stamp| !stamp.holds() && !stamp.is_untouched()));
     moved(&chain, Move::Wrong(false));
-    // what came before it was noticed may be of either
+    // entries that were fetched before this was noticed may belong to either chain
     assert_eq!(all.map(|stamp| stamp.holds()), [true, true, false, false]);
 }
 
 #[test]
-fn a_process_believes_its_owner_and_keeps_what_it_has_seen() {
+fn seen_head_is_kept_until_the_owner_reports_a_reorganisation() {
     let (owner, process) = (chain(), chain());
     let tell = || process.told(owner.state());
     assert!(process.sees(103));
@@ -170,7 +170,7 @@ fn a_process_believes_its_owner_and_keeps_what_it_has_seen() {
     let mark = process.mark();
     assert_eq!((mark.seen, mark.head), (103, Some(101)));
     assert!(mark.is_final(60) && !mark.is_final(61));
-    // until the owner knows better
+    // until the owner reports a reorganisation
     moved(&owner, Move::Reorg { from: 101 });
     tell();
     assert_eq!(process.mark().seen, 101);
@@ -180,7 +180,7 @@ fn a_process_believes_its_owner_and_keeps_what_it_has_seen() {
 }
 
 #[test]
-fn a_head_that_nobody_confirms_is_believed_for_some_heads_only() {
+fn unconfirmed_head_is_dropped_after_some_new_heads() {
     let chain = chain();
     let seen = |chain: &Chain| chain.state().seen;
     assert!(chain.sees(150));
@@ -189,7 +189,7 @@ fn a_head_that_nobody_confirms_is_believed_for_some_heads_only() {
         assert_eq!(seen(&chain), expected, "{head}");
     }
     assert!(stamp(&chain, Class::Tip, Some(104)).holds());
-    // another answer that tells of it confirms it
+    // another response with that head confirms it
     assert!(chain.sees(150));
     for head in 105..125 {
         moved(&chain, Move::Head(head));
@@ -199,7 +199,7 @@ fn a_head_that_nobody_confirms_is_believed_for_some_heads_only() {
 }
 
 #[test]
-fn a_process_gives_such_a_head_up_too() {
+fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
     let chain = chain();
     let told = |head| {
         let mut news = chain.state();
@@ -216,14 +216,14 @@ fn a_process_gives_such_a_head_up_too() {
 }
 
 #[test]
-fn what_nobody_vouches_for_does_not_hold_until_somebody_does() {
+fn unfinalized_entry_is_invalid_until_the_owner_reports_the_state_again() {
     let (owner, process) = (chain(), chain());
     moved(&owner, Move::Final(Some(60)));
     process.told(owner.state());
     let kept = stamp(&process, Class::Unfinalized, Some(1));
     process.outdate();
     assert!(!kept.holds() && !process.mark().is_final(1));
-    // the same owner, after its stream was cut
+    // the same owner, after its event stream was cut
     process.told(owner.state());
     assert!(kept.holds());
 }
@@ -232,33 +232,32 @@ fn what_nobody_vouches_for_does_not_hold_until_somebody_does() {
 enum Step {
     Extend(u64),
     Replace { depth: u64, by: u64 },
-    Ask { up_to: u64, class: usize },
-    Lose,
+    Fetch { up_to: u64, class: usize },
+    ReplaceOwner,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (1..3u64).prop_map(Step::Extend),
         2 => (1..9u64, 0..9u64).prop_map(|(depth, by)| Step::Replace { depth, by }),
-        6 => (0..20u64, 0..3usize).prop_map(|(up_to, class)| Step::Ask { up_to, class }),
-        1 => Just(Step::Lose),
+        6 => (0..20u64, 0..3usize).prop_map(|(up_to, class)| Step::Fetch { up_to, class }),
+        1 => Just(Step::ReplaceOwner),
     ]
 }
 
 proptest! {
-    /// An entry holds as long as each block that it depends on is the one that it
-    /// was, and of the head while there is no other; but not over more
-    /// reorganisations than are known, nor in the time of another owner. What a
-    /// process has not been told is told before the next one.
+    /// An entry is valid as long as no block that it depends on is replaced; an entry about the
+    /// head, as long as the head stays. No entry outlives more reorganisations than are recorded,
+    /// nor its owner. The process receives each state before the next change.
     #[test]
-    fn what_holds_is_true(steps in prop::collection::vec(step(), 1..80)) {
+    fn entry_is_valid_until_its_dependencies_change(steps in prop::collection::vec(step(), 1..80)) {
         const CLASSES: [Class; 3] = [Class::Unfinalized, Class::Tip, Class::Immutable];
         let owner = chain();
         let process = Chain::new(owner.state());
-        // blocks by height, each another number
+        // blocks by height; each has its own number
         let mut blocks: Vec<u64> = (0..=100).collect();
         let mut made = 100;
-        // with the epoch that it was asked in, and the blocks that were there
+        // dependency, class, epoch of the fetch, and the blocks at that time
         let mut entries: Vec<(Stamp<'_>, usize, u64, Vec<u64>)> = Vec::new();
         let (mut epoch, mut begun) = (0, 0);
         for step in steps {
@@ -277,7 +276,7 @@ proptest! {
                     moved(&owner, Move::Reorg { from: left as u64 });
                     moved(&owner, Move::Head(blocks.len() as u64 - 1));
                 }
-                Step::Ask { up_to, class } => {
+                Step::Fetch { up_to, class } => {
                     let height = match CLASSES[class] {
                         Class::Tip => blocks.len() - 1,
                         _ => blocks.len().saturating_sub(1 + up_to as usize),
@@ -286,8 +285,8 @@ proptest! {
                     let stamp = stamp(&process, CLASSES[class], Some(height as u64));
                     entries.push((stamp, class, epoch, seen));
                 }
-                Step::Lose => {
-                    // an owner that comes after knows of nothing before
+                Step::ReplaceOwner => {
+                    // the next owner has no state of the former one
                     let mut state = State::unknown(Heights::Blocks, 2_000 + made);
                     state.epoch = state.epoch.max(owner.mark().epoch + 1_000);
                     state.since = state.epoch;
@@ -298,11 +297,11 @@ proptest! {
                 }
             }
             process.told(owner.state());
-            for (stamp, class, asked_in, seen) in &entries {
-                let is_known = *asked_in >= begun && epoch - asked_in <= MOST_REORGS as u64;
+            for (stamp, class, fetched_in, seen) in &entries {
+                let is_known = *fetched_in >= begun && epoch - fetched_in <= MOST_REORGS as u64;
                 let untouched = match CLASSES[*class] {
                     Class::Unfinalized => is_known && blocks.starts_with(seen),
-                    Class::Tip => epoch == *asked_in,
+                    Class::Tip => epoch == *fetched_in,
                     _ => true,
                 };
                 let is_head = CLASSES[*class] != Class::Tip || blocks == *seen;
@@ -327,14 +326,14 @@ fn block(height: u64) -> Sighting {
     }
 }
 
-/// Of an answer about the head that is fetched now by a process.
+/// Returns the dependency of an entry about the head that a process fetches now.
 fn fetched(chain: &Chain) -> Stamp<'_> {
     let mark = chain.mark();
     stamp(chain, Class::Tip, Some(mark.seen)).after_tip_ends(mark.tip_ends)
 }
 
 #[test]
-fn shown_block_above_the_head_ends_what_is_older_and_nothing_else() {
+fn shown_block_above_the_head_invalidates_only_older_tip_entries() {
     let chain = chain();
     let (old, by_number) = (fetched(&chain), stamp(&chain, Class::Unfinalized, Some(99)));
     for known in [part(99), block(100)] {
@@ -342,11 +341,11 @@ fn shown_block_above_the_head_ends_what_is_older_and_nothing_else() {
     }
     assert!(chain.shows(part(101)));
     assert!(!old.holds() && old.is_untouched() && by_number.holds());
-    // an answer to who asked before, and to nobody after
+    // the entry answers requests that were sent before, and no later ones
     let before = chain.mark();
     let new = fetched(&chain);
     assert!(new.holds() && new.answers(&before) && !old.answers(&before));
-    // told again and again of the same block, as of one that is not sealed yet
+    // the same block is shown repeatedly, as one that is not sealed yet
     assert!(!chain.shows(part(101)) && new.holds());
     assert!(chain.shows(block(101)) && !new.holds());
     assert!(!chain.shows(block(101)) && !chain.shows(part(101)));
@@ -366,7 +365,7 @@ fn absurd_height_ends_the_tip_once_and_does_not_hide_later_blocks() {
         let kept = fetched(&chain);
         assert!(!chain.shows(block(height)) && kept.holds(), "{height}");
     }
-    // however many there were
+    // regardless of their number
     for height in 0..10 * MOST_SHOWN as u64 {
         chain.shows(block(1_000_000 - height));
     }
@@ -375,7 +374,7 @@ fn absurd_height_ends_the_tip_once_and_does_not_hide_later_blocks() {
 }
 
 #[test]
-fn height_that_was_shown_is_news_again_after_a_reorganisation() {
+fn shown_height_invalidates_tip_entries_again_after_a_reorganisation() {
     let chain = chain();
     assert!(chain.shows(block(101)));
     moved(&chain, Move::Reorg { from: 99 });
@@ -385,14 +384,14 @@ fn height_that_was_shown_is_news_again_after_a_reorganisation() {
 }
 
 #[test]
-fn owner_tells_other_processes_and_refuses_what_is_older() {
+fn shown_block_that_the_owner_publishes_invalidates_older_tip_entries_everywhere() {
     let owner = chain();
     let [here, elsewhere] = [(); 2].map(|()| Chain::new(owner.state()));
     let (there, old) = (fetched(&elsewhere), stamp(&owner, Class::Tip, Some(100)));
     assert!(here.shows(part(101)));
     let epoch = owner.mark().epoch;
     assert!(here.is_below_floor(epoch, Some(100)) && !elsewhere.is_below_floor(epoch, Some(100)));
-    // fetched since then, before the owner has said so
+    // fetched since then, before the owner has reported the block
     let new = fetched(&here);
     assert!(owner.is_told_of(part(101)) && !owner.is_told_of(part(101)));
     assert!(!old.holds());
@@ -402,14 +401,14 @@ fn owner_tells_other_processes_and_refuses_what_is_older() {
         assert!(!chain.shows(part(101)));
     }
     assert!(new.holds() && !there.holds() && fetched(&elsewhere).holds());
-    // another block that was shown elsewhere
+    // another block that another process has shown
     assert!(owner.is_told_of(part(102)));
     here.told(owner.state());
     assert!(!new.holds());
 }
 
 #[test]
-fn answer_that_tells_of_the_head_outlives_the_block_that_it_shows() {
+fn tip_entry_with_the_head_number_survives_the_block_that_it_shows() {
     let owner = chain();
     let here = Chain::new(owner.state());
     let mark = here.mark();
@@ -426,7 +425,7 @@ fn answer_that_tells_of_the_head_outlives_the_block_that_it_shows() {
 }
 
 #[test]
-fn event_that_a_later_entry_has_overtaken_brings_no_older_answer_back() {
+fn owner_event_that_arrives_after_a_newer_entry_does_not_restore_older_entries() {
     let owner = chain();
     let process = Chain::new(owner.state());
     let shown = |height| {

@@ -1,46 +1,46 @@
-//! What requests have changed at the node (RFC 9111, 4.4): a successful PUT,
-//! POST or DELETE makes what is stored of its target out of date.
+//! Invalidations by requests that change a resource at the node (RFC 9111, 4.4): a successful PUT,
+//! POST or DELETE invalidates the entries of its target.
 //!
-//! Keys of entries can't be found by their target, and there may be several of
-//! one. So each change gets a number, each place of a table that of the last
-//! change to a target that belongs there, and each entry that of the last change
-//! before the node was asked for it: an entry with a smaller number than its
-//! target's place is not sent. A place knows some bits of its target, until
-//! another one has changed that belongs there: from then on all do that belong
-//! there, and cost each other a request to the node. An entry that comes from a store has no number: after a
-//! change to its target the node is asked once more.
+//! The keys of a target's entries can't be derived from the target, and one target may have several
+//! entries. So each invalidation gets a number. Each slot of a table has the number of the last
+//! invalidation of a target that is hashed to it. Each entry has the number of the last
+//! invalidation before its request was sent to the node; an entry with a smaller number than the
+//! slot of its target is not sent. A slot stores some bits of its target until another target of
+//! the same slot is invalidated; from then on the slot stands for all its targets, which cost each
+//! other a request to the node. An entry from a store has no number: after an invalidation of its
+//! target it is fetched once more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-/// Places; a power of two. 128 KiB.
+/// Number of slots; a power of two. The table takes 128 KiB.
 const PLACES: usize = 1 << 14;
 
-/// Bits of a change's number; the others of a place tell whose it is.
+/// Bits of a slot that hold an invalidation's number; the other bits identify the target.
 const NUMBER: u32 = 40;
 
-/// Whose a place is that several targets have.
+/// Target bits of a slot that several targets share.
 const ANY: u64 = 0;
 
-/// The changes that a process has seen.
+/// The invalidations that a process has seen.
 #[derive(Debug, Default)]
 pub struct Changes {
     last: AtomicU64,
-    /// Made at the first change: most nodes see none.
+    /// Table of slots, allocated at the first invalidation: most nodes see none.
     places: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Changes {
-    /// The number of the last one; 0: there was none.
+    /// Number of the last invalidation; 0 if there was none.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
-    /// What `target` names in `namespace` has changed.
+    /// Invalidates the entries of `target` in `namespace`.
     pub fn add(&self, namespace: &[u8], target: &[u8]) {
         let places = self.places.get_or_init(|| {
             let mut places = Vec::new();
-            // refused: there are none, and every later change counts for all
+            // without memory there are no slots, and later invalidations cover all targets
             if places.try_reserve_exact(PLACES).is_ok() {
                 places.resize_with(PLACES, AtomicU64::default);
             }
@@ -54,13 +54,12 @@ impl Changes {
                 let whose = if is_own { own } else { ANY };
                 Some(whose << NUMBER | number_in(known).max(number_in(number)))
             };
-            // it never refuses
+            // the closure always returns a value
             let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
         }
     }
 
-    /// Whether what `target` names in `namespace` has changed since `number`
-    /// was the last.
+    /// Whether `target` in `namespace` was invalidated after invalidation `number`.
     pub fn is_changed_since(&self, number: u64, namespace: &[u8], target: &[u8]) -> bool {
         let Some(places) = self.places.get() else {
             return false;
@@ -79,7 +78,7 @@ fn number_in(place: u64) -> u64 {
     place & ((1 << NUMBER) - 1)
 }
 
-/// Where a target belongs, and whose that is then; never [`ANY`].
+/// Returns the slot of a target and its target bits, which are never [`ANY`].
 fn place_of(namespace: &[u8], target: &[u8]) -> (usize, u64) {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(namespace.len() as u64).to_le_bytes());
@@ -97,7 +96,7 @@ mod tests {
     use super::Changes;
 
     #[test]
-    fn what_was_asked_for_before_a_change_is_out_of_date() {
+    fn entry_from_before_an_invalidation_of_its_target_is_outdated() {
         let changes = Changes::default();
         let is_changed = |number, target| changes.is_changed_since(number, b"here", target);
         assert!(!is_changed(0, b"/a"));
@@ -110,10 +109,10 @@ mod tests {
         assert!(!is_changed(after, b"/a") && is_changed(after, b"/b"));
     }
 
-    /// As many as a suite of tests sets up, each with a PUT: what else it asks
-    /// for stays.
+    /// As many invalidations as a test suite makes, one for each configuration that it sets; the
+    /// entries of its other targets must stay valid.
     #[test]
-    fn few_changes_cost_others_nothing() {
+    fn other_targets_stay_valid_after_few_invalidations() {
         let changes = Changes::default();
         for number in 0..400 {
             changes.add(b"here", format!("/config/{number}").as_bytes());
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_shared_and_never_forgotten() {
+    fn invalidation_is_remembered_when_targets_share_a_slot() {
         let changes = Changes::default();
         for number in 0..40_000 {
             changes.add(b"here", format!("/{number}").as_bytes());

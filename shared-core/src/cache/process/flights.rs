@@ -1,24 +1,24 @@
-//! Who fetches what many want: one request leads, the others follow.
+//! Coalesced requests: of the requests for one key one leads and fetches, the others follow.
 //!
 //! ```text
-//!            begin                    finish
+//!            join                    finish
 //!  (none) ──────────▶ in flight ───────────────────▶ (none); followers claim
 //!                      │      ▲                       the outcome
-//!              hand_on │      │ the next one claims
-//!                      ▼      │ the lead
-//!                     handed on ──── leave: on to the next ──▶ … ──▶ (none)
+//!            hand over │      │ the next follower claims
+//!                      ▼      │ the leadership
+//!                   handed over ──── leave: to the next ──▶ … ──▶ (none)
 //! ```
 //!
-//! A leader that fails, or whose client goes, fails nobody: it hands the lead
-//! on. Nothing waits here. The caller wakes those whom a call returns, and
-//! each of them [`claim`](Flights::claim)s what it has to do. An answer is kept
-//! for it until then, even if no tier had room for it; under which id it is
-//! sent is the follower's own business, as [`Entry`] has none.
+//! A leader that fails, or whose client disconnects, fails no follower: it hands the leadership
+//! over. No call blocks. The caller wakes the waiters that a call returns, and each of them
+//! [`claim`](Flights::claim)s its wakeup. The response is kept for the follower until then, even if
+//! no tier had room for it. Each follower sends it under the id of its own call, as an [`Entry`]
+//! has no id.
 //!
-//! A batch follows several flights at a time, and only if it has nothing else to
-//! ask for: so it delays nothing. It is woken when the last of them has ended,
-//! and asks for what came of none. Who waits never leads, and who leads never
-//! waits: no two wait for one another.
+//! A batch may follow several flights at a time, but only if it has no other call to fetch, so that
+//! it delays none. It is woken when the last of these flights has ended, and fetches the calls for
+//! which no response arrived. A waiting request never leads and a leader never waits, so that no
+//! two requests wait for each other.
 
 use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
@@ -29,48 +29,47 @@ use crate::cache::entry::Entry;
 use crate::cache::Key;
 use crate::lock::locked;
 
-/// What a request is to do about a key that is not cached.
+/// The role of a request for a key that is not cached.
 #[derive(Debug)]
 pub enum Role {
-    /// Ask the node; then [`finish`](Flights::finish), or
-    /// [`hand_on`](Flights::hand_on).
+    /// Fetch the key, then [`finish`](Flights::finish) or [`hand_on`](Flights::hand_on).
     Leader(Token),
-    /// Wait to be woken, then [`claim`](Flights::claim).
+    /// Wait for a wakeup, then [`claim`](Flights::claim) it.
     Follower,
 }
 
-/// The lead of a flight. There is one: whoever has it must give it back.
+/// The leadership of a flight. Each flight has exactly one, and its holder must return it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "followers wait until it is given back"]
 pub struct Token(Key);
 
 impl Token {
-    /// Whether it is for that key.
+    /// Whether this is the leadership of the key's flight.
     pub fn is_of(&self, key: &Key) -> bool {
         self.0 == *key
     }
 
-    /// What it is for.
+    /// Returns the key of the flight.
     pub fn key(&self) -> &Key {
         &self.0
     }
 }
 
-/// What came of a flight.
+/// The outcome of a flight for its followers.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// All may send this.
+    /// Followers may send this entry.
     Answer(Arc<Entry>),
-    /// The answer is not for sharing: each is to ask the node itself.
+    /// The response must not be shared: each follower sends its own request to the node.
     Alone,
 }
 
-/// What one that was woken is to do.
+/// The action that a woken follower must take.
 #[derive(Debug)]
 pub enum Turn {
-    /// The flight has ended.
+    /// Use the outcome of the flight, which has ended.
     Landed(Outcome),
-    /// The leader gave up: lead.
+    /// Lead: the leader has handed the flight over.
     Lead(Token),
 }
 
@@ -81,48 +80,48 @@ pub struct Flights(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     flights: HashMap<Key, Flight>,
-    /// What those who were woken have not claimed yet.
+    /// Wakeups that were not claimed yet.
     turns: HashMap<Waiter, Turn>,
-    /// How many follow, in all flights.
+    /// Number of followers of all flights, without batches.
     following: usize,
-    /// How many ever have.
+    /// Number of followers and batches that have ever joined a flight.
     joined: u64,
-    /// What those wait for who wait for several.
+    /// Batches that wait for several flights.
     batches: HashMap<Waiter, Batch>,
-    /// Of these, who need not wait any more since a leader gave up.
+    /// Batches that have no flight left to wait for since a leader failed without a successor.
     released: Vec<Waiter>,
-    /// Leases of flights that ended without an answer.
+    /// Leased keys whose flights ended without a response.
     over: Vec<Key>,
 }
 
 #[derive(Debug, Default)]
 struct Flight {
     followers: VecDeque<Joined>,
-    /// Those who follow others, too, and lead none of them.
+    /// Batches that follow this and other flights, and lead none.
     batches: Vec<Joined>,
-    /// No other process fetches it meanwhile.
+    /// Whether this process has the owner's lease, so that no other process fetches the key.
     leased: bool,
 }
 
-/// One that follows, and its number among all who ever have.
+/// A follower, and its number among all that have ever joined.
 #[derive(Clone, Copy, Debug)]
 struct Joined {
     waiter: Waiter,
     number: u64,
 }
 
-/// Several flights that one waits for.
+/// The wait of a batch for several flights.
 #[derive(Debug, Default)]
 struct Batch {
-    /// Those that are still under way.
+    /// Number of flights that have not ended.
     left: usize,
     keys: Vec<Key>,
     answers: Vec<(Key, Arc<Entry>)>,
 }
 
 impl Flights {
-    /// `waiter` wants what is under `key`. `None` when memory is refused: it
-    /// is to ask the node, and has no lead.
+    /// Joins or begins the flight of `key`. Returns `None` if memory is refused: the request is
+    /// sent to the node without a flight.
     pub fn begin(&self, key: Key, waiter: Waiter) -> Option<Role> {
         let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
@@ -134,13 +133,14 @@ impl Flights {
         Some(Role::Follower)
     }
 
-    /// `waiter` follows a flight that it leads no more. `None` when memory is
-    /// refused: it does not.
+    /// Makes `waiter` a follower of a flight whose leadership it returns. Returns `None` if memory
+    /// is refused, and `waiter` does not follow.
     pub fn follow(&self, token: &Token, waiter: Waiter) -> Option<()> {
         locked(&self.0).follow(&token.0, waiter)
     }
 
-    /// Leads the flight of `key`, if nobody does and memory is not refused.
+    /// Begins the flight of `key`. Returns `None` if the key is in flight already, or if memory is
+    /// refused.
     pub fn lead(&self, key: Key) -> Option<Token> {
         let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
@@ -153,17 +153,17 @@ impl Flights {
         }
     }
 
-    /// `waiter` waits until the flights of all these keys have ended, and leads
-    /// none of them. `false`: one of them is not under way, or memory is
-    /// refused; it waits for none.
+    /// Makes `waiter` wait until the flights of all these keys have ended; it leads none of them.
+    /// Returns `false` if one of the keys is not in flight or memory is refused; `waiter` then
+    /// waits for none.
     pub fn follow_all(&self, mut keys: Vec<Key>, waiter: Waiter) -> bool {
         keys.sort_unstable();
         keys.dedup();
         locked(&self.0).follow_all(keys, waiter).is_some()
     }
 
-    /// What came of the flights that `waiter` waited for, as far as there was
-    /// something to share. It waits no longer for the others.
+    /// Returns the shared responses of the flights that `waiter` waited for. It does not wait for
+    /// the others any longer.
     pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
         let mut state = locked(&self.0);
         state.released.retain(|other| *other != waiter);
@@ -180,43 +180,40 @@ impl Flights {
         batch.answers
     }
 
-    /// Those who waited for several flights, of which the last ended without an
-    /// answer, since the last call. Wake them.
+    /// Returns the batches whose last flight ended without a response since the last call. The
+    /// caller wakes them.
     pub fn released(&self) -> Vec<Waiter> {
         std::mem::take(&mut locked(&self.0).released)
     }
 
-    /// This process has the lease of `key`, for as long as the flight lasts.
-    /// `false`: there is none.
+    /// Records the lease of `key` for the duration of its flight. Returns `false` if the key is not
+    /// in flight.
     pub fn lease(&self, key: &Key) -> bool {
         let mut state = locked(&self.0);
         let flight = state.flights.get_mut(key);
         flight.map(|flight| flight.leased = true).is_some()
     }
 
-    /// Leases of flights that have ended without an answer since the last
-    /// call.
+    /// Returns the leased keys whose flights ended without a response since the last call.
     pub fn over(&self) -> Vec<Key> {
         std::mem::take(&mut locked(&self.0).over)
     }
 
-    /// Whether anybody waits for what the leader fetches.
+    /// Whether the flight has followers or waiting batches.
     pub fn is_followed(&self, token: &Token) -> bool {
         let state = locked(&self.0);
         let flight = state.flights.get(&token.0);
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
-    /// Who began last to wait for what the leader fetches, of those who wait for nothing
-    /// else.
+    /// Returns the follower that joined the flight last, batches excluded.
     pub fn last_follower(&self, token: &Token) -> Option<Waiter> {
         let state = locked(&self.0);
         let last = state.flights.get(&token.0)?.followers.back();
         last.map(|joined| joined.waiter)
     }
 
-    /// The leader has an answer, or knows that there is none to share. Wake
-    /// all of the result, in that order.
+    /// Ends a flight with an outcome. The caller wakes the returned waiters in this order.
     pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {
         let mut state = locked(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
@@ -228,14 +225,15 @@ impl Flights {
         state.land(&token, &outcome, flight.followers, flight.batches)
     }
 
-    /// How many have ever followed a flight.
+    /// Number of followers and batches that have ever joined a flight.
     pub fn joined(&self) -> u64 {
         locked(&self.0).joined
     }
 
-    /// The leader has an answer for those who were among the first `joined` of all:
-    /// wake them, in that order. For the others it is too old, they go on waiting
-    /// for who has the token; `None`: there are none, and the flight has ended.
+    /// Shares a response with the followers that were among the first `joined` of all; the caller
+    /// wakes the returned waiters in this order. For later followers the response is too old: they
+    /// keep waiting for the returned leadership. It is `None` if there are none, and the flight has
+    /// ended.
     pub fn finish_for(
         &self,
         token: Token,
@@ -247,7 +245,7 @@ impl Flights {
             return (Vec::new(), None);
         };
         flight.leased = false;
-        // they are in the order in which they came
+        // followers are in the order in which they joined
         let first = |all: &[Joined]| all.partition_point(|it| it.number <= joined);
         let followers = first(flight.followers.make_contiguous());
         let mut later = flight.followers.split_off(followers);
@@ -262,20 +260,21 @@ impl Flights {
         (woken, (!is_over).then_some(token))
     }
 
-    /// The leader can't go on: its client has gone, or the node failed it.
-    /// Wake the result: it leads now. With nobody left the flight ends.
+    /// Hands the leadership over because the leader's client has disconnected or the node has
+    /// failed. The caller wakes the returned follower, which leads from now on. Without followers
+    /// the flight ends.
     pub fn hand_on(&self, token: Token) -> Option<Waiter> {
         locked(&self.0).hand_on(token)
     }
 
-    /// What `waiter`, which was woken, is to do. `None` if nobody woke it.
+    /// Returns the wakeup of `waiter`, or `None` if it was not woken.
     pub fn claim(&self, waiter: Waiter) -> Option<Turn> {
         locked(&self.0).turns.remove(&waiter)
     }
 
-    /// The follower `waiter` goes: its client has gone, or it has waited long
-    /// enough. If it was to lead and has not claimed that, the lead goes on to
-    /// the result: wake it.
+    /// Removes a follower whose client has disconnected or whose wait has timed out. If it had been
+    /// handed the leadership and has not claimed it, the returned follower leads instead; the
+    /// caller wakes it.
     pub fn leave(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
         let mut state = locked(&self.0);
         match state.turns.remove(&waiter) {
@@ -293,13 +292,13 @@ impl Flights {
         }
     }
 
-    /// The requests that wait for a flight to end.
+    /// Number of requests that wait for a flight to end.
     pub fn waiting(&self) -> usize {
         let state = locked(&self.0);
         state.following + state.batches.len()
     }
 
-    /// How many there are.
+    /// Number of flights.
     pub fn count(&self) -> usize {
         locked(&self.0).flights.len()
     }
@@ -309,7 +308,7 @@ impl State {
     fn follow(&mut self, key: &Key, waiter: Waiter) -> Option<()> {
         let followers = &mut self.flights.get_mut(key)?.followers;
         followers.try_reserve(1).ok()?;
-        // its turn has its place from now on: none is lost later
+        // room for its wakeup is reserved now, so that none is lost later
         self.turns.try_reserve(self.following + 1).ok()?;
         self.joined += 1;
         let number = self.joined;
@@ -342,7 +341,8 @@ impl State {
         Some(())
     }
 
-    /// A flight has ended for those who followed it: wake all of the result.
+    /// Assigns the outcome of a flight to followers and batches. The caller wakes the returned
+    /// waiters.
     fn land(
         &mut self,
         token: &Token,
@@ -369,7 +369,7 @@ impl State {
         woken
     }
 
-    /// One of the flights that it waits for has ended. Whether it was the last.
+    /// Records that a flight of a batch has ended. Returns whether it was the last one.
     fn landed(&mut self, waiter: Waiter, answer: Option<(Key, Arc<Entry>)>) -> bool {
         let Some(batch) = self.batches.get_mut(&waiter) else {
             return false;
@@ -445,13 +445,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_woken_when_the_last_flight_has_ended() {
+    fn batch_is_woken_when_its_last_flight_has_ended() {
         let flights = Flights::default();
         let other = [8; 32];
         assert!(!flights.follow_all(vec![KEY], at(9)));
         let one = flights.lead(KEY).unwrap();
         assert!(flights.lead(KEY).is_none());
-        // it would have to ask for the other one itself
+        // the batch would have to fetch the other key itself
         assert!(!flights.follow_all(vec![KEY, other], at(9)));
         let two = flights.lead(other).unwrap();
         assert!(flights.follow_all(vec![KEY, other, KEY], at(9)));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_follow_are_seen() {
+    fn flight_is_followed_while_it_has_a_follower_or_a_batch() {
         let flights = Flights::default();
         let token = flights.lead(KEY).unwrap();
         assert!(!flights.is_followed(&token));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_never_leads() {
+    fn batch_is_released_without_leadership_when_the_last_leader_fails() {
         let flights = Flights::default();
         let token = flights.lead(KEY).unwrap();
         assert!(flights.follow_all(vec![KEY], at(9)));
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_left_is_not_woken() {
+    fn batch_is_not_woken_after_it_has_left() {
         let flights = Flights::default();
         let token = flights.lead(KEY).unwrap();
         assert!(flights.follow_all(vec![KEY], at(9)));
@@ -518,7 +518,7 @@ mod tests {
 
         use super::*;
 
-        /// Of one of two keys, but for who has waited: that is one of all.
+        /// A step for one of two keys; `Claim` picks one of all woken waiters.
         #[derive(Clone, Debug)]
         enum Step {
             Begin(usize),
@@ -541,7 +541,7 @@ mod tests {
             ]
         }
 
-        /// What a waiter was woken for.
+        /// The reason for which a waiter was woken.
         #[derive(Clone, Debug, PartialEq)]
         enum Woken {
             Lead(usize),
@@ -549,13 +549,13 @@ mod tests {
             Alone,
         }
 
-        /// The flights of two keys, the slow way.
+        /// A slow model of the flights of two keys.
         #[derive(Default)]
         struct Model {
-            /// Somebody has the token, or is to claim it.
+            /// Whether a request leads, or has been handed the leadership.
             leads: [bool; 2],
             followers: [VecDeque<Waiter>; 2],
-            /// In which order they came.
+            /// Followers in the order in which they joined.
             came: Vec<Waiter>,
             woken: BTreeMap<Waiter, Woken>,
         }
@@ -572,10 +572,10 @@ mod tests {
         const KEYS: [[u8; 32]; 2] = [KEY, [8; 32]];
 
         proptest! {
-            /// Each flight has one that leads, or is to; who follows is woken in
-            /// its turn, is told what came of it, and is never forgotten.
+            /// Each flight has one leader, or one follower that is to claim the leadership. Each
+            /// follower is woken in its order and receives the outcome.
             #[test]
-            fn nobody_waits_for_ever(steps in prop::collection::vec(step(), 0..80)) {
+            fn followers_are_woken_in_joining_order(steps in prop::collection::vec(step(), 0..80)) {
                 let flights = Flights::default();
                 let answer = entry();
                 let mut model = Model::default();
