@@ -1,8 +1,8 @@
-//! The hot tier: entries of this process, in memory, within a number of bytes.
+//! The hot tier: entries in the memory of this process, within a number of bytes.
 //!
-//! Eviction is `quick_cache`'s, like S3-FIFO's: what was asked for once leaves
-//! first, so that a scan over old blocks does not drive out what many ask for.
-//! Any number of threads may use it; a look-up takes a read lock of a shard.
+//! Eviction is `quick_cache`'s, which is similar to S3-FIFO: entries that were requested once are
+//! evicted first, so that a scan over old blocks does not evict entries that many clients request.
+//! Any number of threads may use the tier; a lookup takes a read lock of one shard.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,19 +18,19 @@ use crate::cache::entry::Entry;
 use crate::cache::Key;
 use crate::lock::locked;
 
-/// Entries by key.
+/// A table of entries by key.
 #[derive(Debug)]
 pub struct Hot {
     cache: Cache<Name, Slot, ByWeight, RandomState, Evictions>,
     evictions: Evictions,
     max_entry: u64,
-    /// Slots of another age are given to nobody.
+    /// Current age of the tier; entries of another age are not returned.
     age: AtomicU32,
-    /// Held by whoever changes a slot that it has looked at.
+    /// Lock of threads that change a slot that they have read.
     writing: Mutex<()>,
 }
 
-/// A key. It is a hash already: to find a place for it half of it does.
+/// A key as the table hashes it: it is a hash already, and half of it suffices as table hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name(Key);
 
@@ -41,13 +41,13 @@ impl Hash for Name {
     }
 }
 
-/// An entry and what it is counted for: the cache must see the same weight
-/// when it takes a slot in and when it throws it out, and an entry's grows.
+/// An entry and its accounted weight. The cache must see the same weight when it inserts and when
+/// it evicts a slot, while an entry's weight may grow.
 #[derive(Clone)]
 struct Slot {
     entry: Arc<Entry>,
     weight: u32,
-    /// The tier's, when it came.
+    /// Age of the tier when the entry was inserted.
     age: u32,
 }
 
@@ -60,24 +60,24 @@ impl Weighter<Name, Slot> for ByWeight {
     }
 }
 
-/// What a typical entry weighs, in bytes; only the number of keys remembered
-/// after eviction depends on it.
+/// Weight of a typical entry in bytes; only the number of keys that are remembered after eviction
+/// depends on it.
 const TYPICAL: u64 = 16 << 10;
 
-/// Entries that left a cache because others needed their room.
+/// A counter of entries that were evicted from a cache because others needed their space.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cache) struct Evictions(Arc<AtomicU64>);
 
 impl Evictions {
-    /// How many there were so far.
+    /// Number of evictions.
     pub(in crate::cache) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// How many there were since the last call.
+    /// Returns the number of evictions since the last call.
     fn take(&self) -> u64 {
         match self.count() {
-            // as nearly always
+            // the usual case
             0 => 0,
             _ => self.0.swap(0, Ordering::Relaxed),
         }
@@ -85,10 +85,10 @@ impl Evictions {
 }
 
 impl<K, V> Lifecycle<K, V> for Evictions {
-    /// What is dropped when the shard's lock is given back.
+    /// Evicted values, which are dropped after the shard's lock is released.
     type RequestState = <DefaultLifecycle<K, V> as Lifecycle<K, V>>::RequestState;
 
-    /// Not called for what is replaced.
+    /// Counts an eviction. It is not called for a replaced value.
     fn before_evict(&self, _: &mut Self::RequestState, _: &K, _: &mut V) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ impl<K, V> Lifecycle<K, V> for Evictions {
     }
 }
 
-/// A cache of that many shards, of at most `capacity` as `by` weighs it.
+/// Creates a cache of `shards` shards and at most `capacity`, as `by` weighs it.
 pub(in crate::cache) fn bounded<K, V, W>(
     capacity: u64,
     shards: usize,
@@ -120,8 +120,7 @@ where
         Ok(options) => Cache::with_options(
             options,
             by,
-            // whoever chooses calls chooses keys: the seed is what he does
-            // not know
+            // clients choose the calls and thereby the keys: they must not know the seed
             RandomState::default(),
             evictions,
         ),
@@ -131,11 +130,11 @@ where
 }
 
 impl Hot {
-    /// A tier of at most `capacity` bytes, of entries of at most `max_entry`
-    /// bytes, both as [`Entry::weight`] counts them, for `threads` threads at
-    /// a time. Each shard has its share of the capacity, and room for a few of
-    /// the largest entries: a tier that is small for its entries is less
-    /// concurrent, and takes none above nine tenths of its capacity.
+    /// Creates a tier of at most `capacity` bytes for entries of at most `max_entry` bytes, both as
+    /// [`Entry::weight`] counts them, for `threads` concurrent threads. Each shard gets its share
+    /// of the capacity, with space for a few of the largest entries: a tier that is small in
+    /// relation to its entries has fewer shards, and accepts no entry above nine tenths of its
+    /// capacity.
     pub fn new(capacity: u64, max_entry: u64, threads: usize) -> Self {
         let wanted = match threads {
             0 | 1 => 1,
@@ -143,7 +142,7 @@ impl Hot {
         };
         let room = capacity / max_entry.saturating_mul(4).max(1);
         let most = usize::try_from(room).unwrap_or(usize::MAX).max(1);
-        // a power of two, as the cache would make of it, but not above
+        // a power of two, as the cache would choose, but not rounded up
         let shards = 1usize << wanted.min(most).min(1 << 16).ilog2();
         let shard = capacity / shards as u64;
         let evictions = Evictions::default();
@@ -156,7 +155,7 @@ impl Hot {
         }
     }
 
-    /// The entry under `key`, fresh or not.
+    /// Returns the entry of `key`, fresh or stale.
     pub fn stale(&self, key: &Key) -> Option<Arc<Entry>> {
         self.slot(key).map(|slot| slot.entry)
     }
@@ -170,8 +169,8 @@ impl Hot {
         Some(slot)
     }
 
-    /// The entry under `key`, if it is fresh at `now`, in milliseconds of the
-    /// caller's clock. One that is not, and is of no use, is removed.
+    /// Returns the entry of `key` if it is fresh at `now`, in milliseconds of the caller's clock. A
+    /// stale entry that may not be served any more is removed.
     pub fn get(&self, key: &Key, now: u64) -> Option<Arc<Entry>> {
         let slot = self.slot(key)?;
         if !slot.entry.is_fresh(now) {
@@ -186,8 +185,8 @@ impl Hot {
         Some(slot.entry)
     }
 
-    /// Puts an entry under `key`, in place of what was there. `false` if it
-    /// is too large or memory is refused; nothing is then under that key.
+    /// Inserts an entry, and replaces the former one of `key`. Returns `false` if the entry is too
+    /// large or memory is refused; `key` then has no entry.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) -> bool {
         let weight = entry.weight();
         let age = self.age.load(Ordering::Acquire);
@@ -201,8 +200,8 @@ impl Hot {
         is_there
     }
 
-    /// The cache's tables grow, to twice their length, and would end the
-    /// process if they could not: there is that much, or nothing is inserted.
+    /// Inserts a slot if there is enough memory to double the cache's tables, which grow by that
+    /// and would otherwise abort the process.
     #[cfg(feature = "ffi")]
     fn insert_into_table(&self, key: Key, slot: Slot) -> bool {
         let used = self.cache.memory_used();
@@ -219,11 +218,11 @@ impl Hot {
         true
     }
 
-    /// Counts `entry` anew, to be called after [`Entry::identity`] and
-    /// [`batch_identity`](crate::cache::entry::batch::batch_identity), which may make it
-    /// heavier. [`get`](Self::get) does so too: without the call, an entry that
-    /// is not asked for again is counted for its coded form alone. An entry
-    /// that would be too large in both codings stays in one.
+    /// Updates the accounted weight of `entry`. Callers of [`Entry::identity`] and
+    /// [`batch_identity`](crate::cache::entry::batch::batch_identity), which may make an entry
+    /// heavier, call it afterwards. [`get`](Self::get) updates the weight too; without this call,
+    /// an entry that is not requested again is accounted with its compressed form only. An entry
+    /// that would be too large in both codings keeps one of them.
     pub fn reweigh(&self, key: &Key, entry: &Arc<Entry>) {
         let _writing = locked(&self.writing);
         let Some(slot) = self.cache.peek(&Name(*key)) else {
@@ -235,49 +234,49 @@ impl Hot {
         if entry.weight() > self.max_entry {
             entry.keep_no_plain();
         }
-        // never more than that now
+        // not above `max_entry` any more
         let weight = u32::try_from(entry.weight()).unwrap_or(u32::MAX);
         if weight != slot.weight {
             let slot = Slot { weight, ..slot };
-            // refused only if it was evicted just now
+            // fails only if the entry was evicted meanwhile
             drop(self.cache.replace(Name(*key), slot, true));
         }
     }
 
-    /// Takes out what is under `key`.
+    /// Removes and returns the entry of `key`.
     pub fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
         self.cache.remove(&Name(*key)).map(|(_, slot)| slot.entry)
     }
 
-    /// Takes out `entry`, unless it was replaced.
+    /// Removes `entry`, unless it was replaced.
     pub fn remove_this(&self, key: &Key, entry: &Arc<Entry>) {
         self.cache
             .remove_if(&Name(*key), |other| Arc::ptr_eq(&other.entry, entry));
     }
 
-    /// Takes out all, and gives its memory back, which takes its time.
+    /// Removes all entries and releases their memory, which takes time in proportion to their
+    /// number.
     pub fn clear(&self) {
         self.cache.clear();
     }
 
-    /// What is there now is given to nobody any more. It leaves when it is asked
-    /// for, or others need the room: however much there is, nobody waits.
+    /// Invalidates all present entries in constant time. An invalid entry is removed when it is
+    /// looked up or evicted.
     pub fn outdate(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What the entries weigh, in bytes. Never more than the capacity.
+    /// Weight of all entries in bytes, at most the capacity.
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// How many entries have left since the last call because others needed their
-    /// room.
+    /// Returns the number of evictions since the last call.
     pub fn take_evictions(&self) -> u64 {
         self.evictions.take()
     }
 
-    /// How many entries there are, stale and outdated ones too.
+    /// Number of entries, including stale and invalidated ones.
     pub fn count(&self) -> usize {
         self.cache.len()
     }
@@ -308,7 +307,7 @@ mod tests {
         Arc::new(Entry::new(Envelope::none(), payload, meta(expires_at)))
     }
 
-    fn coded(length: usize) -> Arc<Entry> {
+    fn compressed(length: usize) -> Arc<Entry> {
         let gate = Gate {
             min_length: 0,
             level: 1,
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_found_until_it_is_stale() {
+    fn entry_is_found_until_it_is_stale() {
         let hot = Hot::new(1 << 20, 1 << 16, 1);
         let entry = raw(100, 5000);
         assert!(hot.insert(key(1), Arc::clone(&entry)));
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_or_outdated_is_gone() {
+    fn entries_are_not_found_after_removal_or_invalidation() {
         let hot = Hot::new(1 << 20, 1 << 16, 4);
         for n in 0..10 {
             hot.insert(key(n), raw(100, 9));
@@ -339,7 +338,7 @@ mod tests {
         assert_eq!(hot.count(), 9);
         let late = hot.get(&key(4), 0).unwrap();
         hot.outdate();
-        // however many there are
+        // the number of entries does not matter
         assert_eq!(hot.count(), 9);
         hot.reweigh(&key(4), &late);
         assert!(hot.insert(key(5), raw(100, 9)));
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_room_for_others_is_counted_once() {
+    fn evicted_entries_are_counted_once() {
         let hot = Hot::new(1 << 20, 1 << 16, 1);
         for _ in 0..3 {
             for n in 0..10 {
@@ -360,7 +359,7 @@ mod tests {
         }
         hot.remove(&key(3));
         assert!(hot.get(&key(4), 9).is_none());
-        // replaced, removed and stale ones are not
+        // replaced, removed and stale entries are not counted
         assert_eq!((hot.take_evictions(), hot.count()), (0, 8));
         for n in 10..1000 {
             hot.insert(key(n), raw(10_000, 9));
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outdated_gives_room() {
+    fn invalidated_entries_are_evicted_for_new_ones() {
         let capacity = 1 << 20;
         let hot = Hot::new(capacity, 1 << 16, 1);
         for n in 0..1000 {
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_an_entry_is_refused_and_replaces_what_it_is_newer_than() {
+    fn oversized_entry_is_rejected_and_removes_the_older_entry() {
         let hot = Hot::new(1 << 20, 10_000, 1);
         assert!(hot.insert(key(1), raw(9000, 9)));
         assert!(!hot.insert(key(1), raw(10_000, 9)));
@@ -415,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_ask_for_survives_a_scan() {
+    fn frequently_requested_entries_survive_a_scan() {
         let hot = Hot::new(1 << 20, 1 << 16, 1);
         for n in 0..20 {
             hot.insert(key(n), raw(1000, 9));
@@ -429,9 +428,9 @@ mod tests {
     }
 
     #[test]
-    fn kept_identity_bytes_are_counted() {
+    fn cached_identity_bytes_are_added_to_the_weight() {
         let hot = Hot::new(1 << 20, 300_000, 1);
-        let entry = coded(200_000);
+        let entry = compressed(200_000);
         let light = entry.weight();
         hot.insert(key(1), Arc::clone(&entry));
         hot.insert(key(2), raw(50_000, 9));
@@ -446,8 +445,8 @@ mod tests {
         assert_eq!(hot.bytes(), before + 200_000);
         hot.reweigh(&key(1), &entry);
         assert_eq!(hot.bytes(), before + 200_000);
-        // a look-up counts too
-        let other = coded(200_000);
+        // a lookup updates the weight too
+        let other = compressed(200_000);
         hot.insert(key(3), Arc::clone(&other));
         other.identity(b"").unwrap();
         other.identity(b"").unwrap();
@@ -457,10 +456,10 @@ mod tests {
     }
 
     #[test]
-    fn growing_entries_drive_others_out_not_memory_up() {
+    fn growing_entries_evict_others_within_the_capacity() {
         let capacity = 1 << 20;
         let hot = Hot::new(capacity, 200_000, 1);
-        let entries: Vec<_> = (0..100).map(|_| coded(100_000)).collect();
+        let entries: Vec<_> = (0..100).map(|_| compressed(100_000)).collect();
         for (n, entry) in entries.iter().enumerate() {
             hot.insert(key(n as u64), Arc::clone(entry));
         }
@@ -475,9 +474,9 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_too_large_in_both_codings_stays_in_one() {
+    fn entry_too_large_in_both_codings_keeps_one() {
         let hot = Hot::new(1 << 20, 100_000, 1);
-        let entry = coded(200_000);
+        let entry = compressed(200_000);
         let light = entry.weight();
         hot.insert(key(1), Arc::clone(&entry));
         for _ in 0..5 {
@@ -490,9 +489,9 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_was_replaced_is_not_counted() {
+    fn replaced_entry_is_not_reweighed() {
         let hot = Hot::new(1 << 20, 300_000, 1);
-        let (old, new) = (coded(200_000), raw(100, 9));
+        let (old, new) = (compressed(200_000), raw(100, 9));
         hot.insert(key(1), Arc::clone(&old));
         hot.insert(key(1), Arc::clone(&new));
         old.identity(b"").unwrap();
@@ -504,9 +503,9 @@ mod tests {
     }
 
     #[test]
-    fn a_body_outlives_its_entry() {
+    fn body_stays_readable_after_its_entry_is_removed() {
         let hot = Hot::new(1 << 20, 300_000, 1);
-        hot.insert(key(1), coded(200_000));
+        hot.insert(key(1), compressed(200_000));
         let bodies = {
             let entry = hot.get(&key(1), 0).unwrap();
             [entry.gzip(b"").unwrap(), entry.identity(b"").unwrap()]
@@ -520,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_at_once() {
+    fn capacity_is_never_exceeded_by_concurrent_threads() {
         let capacity = 1 << 22;
         let hot = Hot::new(capacity, 1 << 18, 4);
         std::thread::scope(|scope| {
@@ -535,7 +534,7 @@ mod tests {
                                 hot.reweigh(&key, &entry);
                             }
                             None if n % 3 == 0 => {
-                                hot.insert(key, coded(50_000));
+                                hot.insert(key, compressed(50_000));
                             }
                             None => {
                                 hot.insert(key, raw(5000, n % 10));

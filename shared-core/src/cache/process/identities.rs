@@ -1,11 +1,11 @@
-//! What the answers of each namespace (and of each value of the headers that are in its keys)
-//! have shown of their chain. Answers of one chain never
-//! contradict each other in it; where they do the namespace is *suspended*: nothing of it is
-//! stored or sent until it is purged.
+//! The properties of its chain that the responses of each namespace (and of each value of the
+//! headers in its keys) have shown. Responses of one chain never contradict each other in these
+//! properties; where they do, the namespace is *suspended*: none of its responses is stored or sent
+//! until it is purged.
 //!
-//! A gateway may choose the chain by a request header that is in no key. So a request whose
-//! headers have not been seen with the namespace gets the answers that tell chains apart from
-//! the node ([`is_verified`](Identities::is_verified)).
+//! A gateway may choose the chain by a request header that is in no key. So a request whose headers
+//! have not been seen with the namespace gets the responses that identify the chain from the node
+//! ([`is_verified`](Identities::is_verified)).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
@@ -16,41 +16,41 @@ use crate::cache::chain::{Heights, State};
 use crate::cache::Namespace;
 use crate::lock::locked;
 
-/// Namespaces of which something is known at a time.
+/// Maximum number of namespaces whose facts are recorded.
 const MOST: usize = 256;
 
-/// Final blocks that are known of each.
+/// Maximum number of finalized blocks that are recorded per namespace.
 const MOST_BLOCKS: usize = 32;
 
-/// Sets of request headers that are verified one by one. Beyond it headers do not choose the
-/// chain: they differ by client or by request.
+/// Maximum number of sets of request headers that are verified one by one. Beyond it the headers do
+/// not choose the chain: they differ by client or by request.
 const MOST_SELECTORS: usize = 64;
 
 /// A property of a chain that does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// `eth_chainId`.
+    /// Chain id, the result of `eth_chainId`.
     ChainId(u64),
-    /// `net_version`.
+    /// Network id, the result of `net_version`.
     NetworkId(u64),
     /// Hash of block 0.
     Genesis([u8; 32]),
-    /// `genesis_validators_root` of the Beacon API.
+    /// Root of the genesis validators, `genesis_validators_root` of the Beacon API.
     ValidatorsRoot([u8; 32]),
-    /// Hash of a block that was final when the node was asked, in that epoch of
-    /// reorganisations.
+    /// Hash of a block that was finalized when the request was sent to the node.
     Final {
-        /// Its number.
+        /// Number of the block.
         number: u64,
-        /// Its hash.
+        /// Hash of the block.
         hash: [u8; 32],
-        /// The epoch.
+        /// Epoch of the request.
         epoch: u64,
     },
 }
 
 impl Fact {
-    /// The fact in the result of a call without parameters; `None`: it has none.
+    /// Returns the fact in the result of a call without parameters, or `None` if the result has
+    /// none.
     pub fn of_call(method: &[u8], result: &[u8]) -> Option<Self> {
         let kind = match method {
             b"eth_chainId" => Self::ChainId,
@@ -66,7 +66,7 @@ impl Fact {
         number.ok().map(kind)
     }
 
-    /// Its name for people.
+    /// Returns the fact's name for log lines.
     pub fn name(&self) -> String {
         match self {
             Self::ChainId(_) => "eth_chainId".into(),
@@ -77,7 +77,7 @@ impl Fact {
         }
     }
 
-    /// The value that the followed node of a namespace has, and this one, for people, if they
+    /// Returns the value of the namespace's followed node and this one, for log lines, if they
     /// differ.
     pub fn differs_from(&self, followed: &State) -> Option<(String, String)> {
         match (*self, followed.heights) {
@@ -95,14 +95,14 @@ impl Fact {
     }
 }
 
-/// Whether the answers to a method tell chains apart.
+/// Whether the results of a method identify the chain.
 pub fn is_identity(method: &[u8]) -> bool {
     matches!(method, b"eth_chainId" | b"net_version")
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The last purge that was known then.
+    /// Purge generation of the facts.
     generation: u64,
     chain_id: Option<u64>,
     network_id: Option<u64>,
@@ -112,7 +112,7 @@ struct Known {
     selectors: HashSet<u64>,
 }
 
-/// Of a process.
+/// The facts of all namespaces of a process.
 #[derive(Debug, Default)]
 pub struct Identities {
     known: Mutex<HashMap<Namespace, Known>>,
@@ -121,10 +121,10 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// Compares a fact with what is known of the namespace, and remembers it.
+    /// Compares a fact with the recorded facts of the namespace, and records it.
     ///
     /// # Errors
-    /// It contradicts what is known: how, for people.
+    /// Returns a description of the contradiction if the fact contradicts a recorded one.
     pub fn observe(
         &self,
         namespace: &Namespace,
@@ -134,15 +134,15 @@ impl Identities {
         self.with(namespace, generation, |known| known.observe(fact))
     }
 
-    /// Whether a request with these headers may be answered with what is stored: they have
-    /// been seen with an answer of the node's.
+    /// Whether a request with these headers may be answered from the cache: the node has answered
+    /// one with the same headers.
     pub fn is_verified(&self, namespace: &Namespace, generation: u64, selector: u64) -> bool {
         self.with(namespace, generation, |known| {
             known.selectors.len() >= MOST_SELECTORS || known.selectors.contains(&selector)
         })
     }
 
-    /// The node has answered a request with these headers, and contradicts nothing.
+    /// Records that the node has answered a request with these headers without a contradiction.
     pub fn verify(&self, namespace: &Namespace, generation: u64, selector: u64) {
         self.with(namespace, generation, |known| {
             if known.selectors.len() < MOST_SELECTORS && known.selectors.try_reserve(1).is_ok() {
@@ -159,12 +159,12 @@ impl Identities {
     ) -> T {
         let mut all = locked(&self.known);
         if all.len() >= MOST && !all.contains_key(namespace) {
-            // clients may make their names up
+            // clients may invent names of namespaces
             all.clear();
         }
         let known = all.entry(*namespace).or_default();
         if known.generation != generation {
-            // a purge may have been for another chain
+            // a purge may precede a change of the chain
             *known = Known {
                 generation,
                 ..Known::default()
@@ -173,20 +173,20 @@ impl Identities {
         what(known)
     }
 
-    /// Nothing of the namespace is stored or sent by this process any more. `false`: that was
-    /// so.
+    /// Suspends a namespace: this process does not store or send its responses any more. Returns
+    /// `false` if it was suspended already.
     pub fn suspend(&self, namespace: &Namespace) -> bool {
         let is_news = locked(&self.suspended).insert(*namespace);
         self.has_suspended.store(true, Ordering::Release);
         is_news
     }
 
-    /// Whether that is so.
+    /// Whether the namespace is suspended.
     pub fn is_suspended(&self, namespace: &Namespace) -> bool {
         self.has_suspended() && locked(&self.suspended).contains(namespace)
     }
 
-    /// Whether that is so of any.
+    /// Whether any namespace is suspended.
     pub fn has_suspended(&self) -> bool {
         self.has_suspended.load(Ordering::Acquire)
     }
@@ -205,7 +205,7 @@ impl Known {
                 hash: found,
                 epoch,
             } => {
-                // those of before a reorganisation say nothing
+                // blocks from before a reorganisation prove no contradiction
                 self.finals.retain(|(.., known)| *known == epoch);
                 let mut finals = self.finals.iter();
                 if let Some((_, known, _)) = finals.find(|(known, ..)| *known == number) {
@@ -245,7 +245,7 @@ fn hash(
     Err(format!("{} was {known}, now {found}", name()))
 }
 
-/// A hash, shortened for people.
+/// Returns the first bytes of a hash as hex digits, for log lines.
 fn beginning(hash: &[u8; 32]) -> String {
     let mut text = String::from("0x");
     for byte in &hash[..4] {
@@ -264,7 +264,7 @@ mod tests {
     const OTHER: [u8; 16] = [2; 16];
 
     #[test]
-    fn facts_are_read_from_results() {
+    fn chain_facts_are_read_from_results() {
         for (method, result, expected) in [
             ("eth_chainId", "\"0x1\"", Some(Fact::ChainId(1))),
             ("net_version", "\"137\"", Some(Fact::NetworkId(137))),
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(observe(OTHER, 7, other), "");
             assert_eq!(observe(MAIN, 7, other), text);
         }
-        // after a purge it may be another chain
+        // after a purge the node may have another chain
         assert_eq!(observe(MAIN, 8, Fact::ChainId(137)), "");
     }
 
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_verified_one_by_one_up_to_a_number() {
+    fn headers_are_verified_one_by_one_up_to_a_limit() {
         let identities = Identities::default();
         for selector in 0..MOST_SELECTORS as u64 {
             assert!(!identities.is_verified(&MAIN, 0, selector));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_suspended_once() {
+    fn namespace_is_suspended_once() {
         let identities = Identities::default();
         assert!(!identities.has_suspended() && !identities.is_suspended(&MAIN));
         assert!(identities.suspend(&MAIN) && !identities.suspend(&MAIN));

@@ -1,15 +1,12 @@
-//! The keys of calls that were hits, by their very bytes.
+//! The key cache: keys of calls that were hits, by the raw bytes of the call.
 //!
-//! Whoever asks for what many ask for writes it in the same way each time, but
-//! for the id. To compare some hundred bytes is far cheaper than to read a
-//! call, put it into canonical form, hash it and find the block that it is
-//! about. A call that is remembered stands in the same scope, has the same text
-//! around its id, byte for byte, and is judged by the same lifetimes: it is the
-//! same call, and can have no other key.
+//! Clients write a popular call with the same bytes each time, except for the id. Comparing some
+//! hundred bytes is far cheaper than parsing a call, canonicalising and hashing it, and finding the
+//! block that it refers to. A cached call has the same vary key, the same bytes around its id, and
+//! the same lifetimes: it is the same call, and can have no other key.
 //!
-//! Only hits are remembered, so that asking for what is not stored costs
-//! little more; in a table of fixed size, where two share each place and the
-//! newer one drives out the older.
+//! Only hits are cached, so that misses cost little more. The table has a fixed size: two calls
+//! share each bucket, and the newer one replaces the older.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -21,33 +18,32 @@ use super::own::Own;
 use crate::cache::freshness::{Prospect, Valid};
 use crate::cache::Key;
 
-/// Places; a power of two.
+/// Number of buckets; a power of two.
 const PLACES: usize = 512;
 
-/// Calls that share a place: with one, a tenth of a hundred calls would drive
-/// one another out.
+/// Number of calls in a bucket. With one, a tenth of a hundred calls would replace one another.
 const SHARE: usize = 2;
 
-/// The longest call that is remembered, in bytes of scope and text. It bounds
-/// the table to some 800 KiB. Nothing so short is nested too deep to be read.
+/// Maximum length of a cached call, in bytes of vary key and text. It bounds the table to about 800
+/// KiB. No text of this length is nested too deeply to be parsed.
 pub const MOST: usize = 640;
 
-/// The [bytes of a scope](crate::cache::scope::Scope::bytes), hashed once for all the
-/// calls of a request: see [`Memo::hashed`].
+/// The [bytes of a vary key](crate::cache::scope::Scope::bytes), hashed once for all calls of a
+/// request, see [`Memo::hashed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Hashed<'a> {
     bytes: &'a [u8],
     hash: u64,
 }
 
-/// What decides a call's key and prospect, as it came.
+/// The raw bytes that determine a call's key and prospect.
 #[derive(Clone, Copy, Debug)]
 pub struct Spelling<'a> {
-    /// What tells places apart.
+    /// Vary key of the request.
     pub scope: Hashed<'a>,
-    /// The call's text up to its id.
+    /// Text of the call before its id.
     pub before: &'a [u8],
-    /// The text after it.
+    /// Text of the call after its id.
     pub after: &'a [u8],
 }
 
@@ -57,25 +53,26 @@ impl Spelling<'_> {
     }
 }
 
-/// What is known of a call. Ranges are of its text without the id.
+/// The cached facts of a call. Ranges refer to the call's text without its id.
 #[derive(Clone, Debug)]
 pub struct Remembered {
-    /// What its answer is stored under.
+    /// Key of the call.
     pub key: Key,
-    /// For how long.
+    /// Lifetime rules of the response.
     pub prospect: Prospect,
-    /// Where the method's name is.
+    /// Range of the method's name.
     pub method: Range<usize>,
-    /// Where the params are, if there are any.
+    /// Range of the params, if there are any.
     pub params: Option<Range<usize>>,
 }
 
 #[derive(Debug)]
 struct Slot {
     hash: u64,
-    /// Kept from being freed, so that its address stays its own.
+    /// Lifetimes that the prospect was made with. The weak reference keeps their address from being
+    /// reused.
     valid: Weak<Valid>,
-    /// What is before the id, what is after it, the scope.
+    /// Text before the id, text after it, and vary key.
     text: Box<[u8]>,
     before: usize,
     after: usize,
@@ -93,7 +90,7 @@ impl Slot {
     }
 }
 
-/// The table; with several event loops each has one, and learns for itself.
+/// A table of cached calls; each event loop has its own.
 #[derive(Debug, Default)]
 pub struct Memo {
     slots: Own<Vec<[Option<Slot>; SHARE]>>,
@@ -101,12 +98,12 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// There are so many event loops. A second call changes nothing.
+    /// Creates the tables of `event_loops` event loops. Only the first call has an effect.
     pub fn spread(&self, event_loops: usize) {
         self.slots.spread(event_loops);
     }
 
-    /// A scope, for this table.
+    /// Returns a vary key with its hash for this table.
     pub fn hashed<'a>(&self, scope: &'a [u8]) -> Hashed<'a> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(scope);
@@ -116,7 +113,7 @@ impl Memo {
         }
     }
 
-    /// The table, for as long as nobody else needs it.
+    /// Locks this event loop's table.
     pub fn lock(&self) -> Locked<'_> {
         Locked {
             slots: self.slots.lock(),
@@ -125,7 +122,7 @@ impl Memo {
     }
 }
 
-/// The table, to be looked at and changed.
+/// A locked table.
 #[derive(Debug)]
 pub struct Locked<'a> {
     slots: MutexGuard<'a, Vec<[Option<Slot>; SHARE]>>,
@@ -141,8 +138,7 @@ impl Locked<'_> {
         hasher.finish()
     }
 
-    /// What is known of a call, if it is remembered. `valid` are the lifetimes
-    /// it is judged by.
+    /// Returns the facts of a call if it is cached with the lifetimes `valid`.
     pub fn find(&self, valid: &Arc<Valid>, call: &Spelling<'_>) -> Option<&Remembered> {
         if self.slots.is_empty() {
             return None;
@@ -155,7 +151,7 @@ impl Locked<'_> {
             .map(|slot| &slot.known)
     }
 
-    /// Remembers a call, unless it is too long or there is no memory.
+    /// Caches a call, unless it is too long or memory is refused.
     pub fn keep(&mut self, valid: &Arc<Valid>, call: &Spelling<'_>, known: Remembered) {
         let length = call.length();
         let mut text = Vec::new();
@@ -187,7 +183,7 @@ impl Locked<'_> {
 }
 
 fn place(hash: u64) -> usize {
-    // far below 2^32 places
+    // far below 2^32 buckets
     hash as usize % PLACES
 }
 
@@ -199,7 +195,7 @@ mod tests {
     use crate::cache::class::Class;
     use crate::cache::freshness::{Prospect, Valid};
 
-    fn spelling<'a>(memo: &Memo, scope: &'a str, before: &'a str, after: &'a str) -> Spelling<'a> {
+    fn raw_call<'a>(memo: &Memo, scope: &'a str, before: &'a str, after: &'a str) -> Spelling<'a> {
         Spelling {
             scope: memo.hashed(scope.as_bytes()),
             before: before.as_bytes(),
@@ -221,38 +217,38 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_same_call_is_found() {
+    fn call_is_found_only_by_identical_bytes() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
-        let kept = spelling(&memo, "scope", "before", "after");
+        let kept = raw_call(&memo, "scope", "before", "after");
         assert_eq!(found(&memo.lock(), &valid, &kept), None);
         memo.lock().keep(&valid, &kept, known(7));
         assert_eq!(found(&memo.lock(), &valid, &kept), Some(7));
         for other in [
-            spelling(&memo, "scope", "before", "after "),
-            spelling(&memo, "scope", "before", ""),
-            spelling(&memo, "scope", "befor", "eafter"),
-            spelling(&memo, "scope", "", "beforeafter"),
-            spelling(&memo, "rscope", "before", "afte"),
-            spelling(&memo, "", "before", "afterscope"),
-            spelling(&memo, "other", "before", "after"),
+            raw_call(&memo, "scope", "before", "after "),
+            raw_call(&memo, "scope", "before", ""),
+            raw_call(&memo, "scope", "befor", "eafter"),
+            raw_call(&memo, "scope", "", "beforeafter"),
+            raw_call(&memo, "rscope", "before", "afte"),
+            raw_call(&memo, "", "before", "afterscope"),
+            raw_call(&memo, "other", "before", "after"),
         ] {
             let memo = memo.lock();
             assert_eq!(found(&memo, &valid, &other), None, "{other:?}");
-            // whatever the hash is
+            // regardless of the hash
             let mut slots = memo.slots.iter().flatten().flatten();
             assert!(slots.all(|slot| !slot.is(&valid, &other)), "{other:?}");
         }
     }
 
     #[test]
-    fn two_share_a_place_and_the_newer_drives_out_the_older() {
+    fn newer_calls_replace_the_oldest_of_their_bucket() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
         let texts: Vec<String> = (0..PLACES * 20).map(|n| n.to_string()).collect();
         let calls: Vec<_> = texts
             .iter()
-            .map(|text| spelling(&memo, "", text, ""))
+            .map(|text| raw_call(&memo, "", text, ""))
             .collect();
         let mut memo = memo.lock();
         let place = super::place(memo.hash(&calls[0]));
@@ -271,18 +267,18 @@ mod tests {
     }
 
     #[test]
-    fn other_lifetimes_are_another_judgement() {
+    fn call_is_not_found_with_other_lifetimes() {
         let memo = Memo::default();
         let mut valid = Arc::new(Valid::default());
-        let call = spelling(&memo, "", "a", "b");
+        let call = raw_call(&memo, "", "a", "b");
         memo.lock().keep(&valid, &call, known(1));
         let other = Arc::new(Valid::default());
         assert_eq!(found(&memo.lock(), &other, &call), None);
         assert_eq!(found(&memo.lock(), &valid, &call), Some(1));
-        // changed: what is remembered was not judged by it
+        // changed in place: the cached prospect was made with the old lifetimes
         let _ = Arc::make_mut(&mut valid).set_class(Class::Immutable, 0);
         assert_eq!(found(&memo.lock(), &valid, &call), None);
-        // freed: nothing new can come to lie where it was
+        // freed: no new lifetimes can be allocated at the same address
         drop(valid);
         for _ in 0..1000 {
             let next = Arc::new(Valid::default());
@@ -291,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn the_table_does_not_grow() {
+    fn table_does_not_grow_with_more_calls() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
         for n in 0..4 * PLACES {
             let after = format!("[{n}]");
-            let call = spelling(&memo, "scope", "eth_call", &after);
+            let call = raw_call(&memo, "scope", "eth_call", &after);
             memo.lock().keep(&valid, &call, known(2));
             assert_eq!(found(&memo.lock(), &valid, &call), Some(2));
         }
         assert_eq!(memo.lock().slots.len(), PLACES);
         let long = "1".repeat(MOST);
-        let call = spelling(&memo, "", "m", &long);
+        let call = raw_call(&memo, "", "m", &long);
         memo.lock().keep(&valid, &call, known(3));
         assert_eq!(found(&memo.lock(), &valid, &call), None);
     }

@@ -1,12 +1,11 @@
-//! What the exchanges of a process share.
+//! State that the exchanges of a process share.
 //!
-//! [`hot`] keeps entries within a number of bytes, [`flights`] lets one request
-//! fetch what many want, [`wake`] tells who waits to go on, and [`ownership`] joins
-//! the process to others. What was learnt, in tables of fixed size: [`varying`],
-//! what answers depend on, [`memo`], which calls were asked in the same words
-//! before, [`repeated`], which answers were given before, [`changes`], what requests
-//! have changed, and [`unkept`], where waiting is of no use. [`upstream_errors`] are
-//! counted by kind, and [`identities`] tell chains apart.
+//! [`hot`] stores entries within a number of bytes, [`flights`] coalesces requests, [`wake`]
+//! resumes waiting requests, and [`ownership`] is the interface to the owner. These tables have a
+//! fixed size: [`varying`] has the headers on which responses depend, [`memo`] the keys of calls
+//! that were hits, [`repeated`] the results that need a confirmation, [`changes`] the invalidations
+//! by requests, and [`unkept`] the keys whose responses were not stored. [`upstream_errors`] are
+//! counted by kind, and [`identities`] identify the chains.
 
 pub mod block_sizes;
 pub mod changes;
@@ -46,15 +45,15 @@ use super::resource::other_form;
 use super::Key;
 use crate::memory::Budget;
 
-/// Memory, stored answers and answers on their way, of one process. Cheap to
-/// clone. Any number of threads may use it.
+/// The memory, the cache and the flights of one process. It is cheap to clone, and any number of
+/// threads may use it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// What held bodies may take.
+    /// Memory budget of buffered bodies.
     pub budget: Budget,
-    /// Long answers that are on their way to another format: so many, not bytes.
+    /// Number of long responses that may be transcoded at a time; not bytes.
     pub transcodings: Budget,
-    /// What is stored and what is being fetched.
+    /// The cache and the flights.
     pub shared: Arc<Shared>,
 }
 
@@ -67,132 +66,129 @@ impl From<Budget> for Process {
     }
 }
 
-/// What is stored here, what is known of it, and who waits for it.
+/// Entries of the process, the facts that are known of them, and the requests that wait for them.
 #[derive(Debug, Default)]
 pub struct Shared {
     hot: OnceLock<Hot>,
     owner: OnceLock<Arc<dyn Owner>>,
-    /// One request at a time for the same thing.
+    /// Coalesced requests.
     pub flights: Flights,
-    /// What answers turned out to depend on.
+    /// Headers on which responses depend.
     pub varying: Varying,
-    /// What requests have changed.
+    /// Invalidations by requests.
     pub changes: Changes,
     /// Keys of calls that were hits.
     pub memo: Memo,
-    /// Answers that are believed when they come again.
+    /// Results that are cached after a confirmation only.
     pub repeated: Repeated,
-    /// Keys that it is of no use to wait for.
+    /// Keys for which no request waits.
     pub unkept: unkept::Keys,
-    /// Keys of answers that were stored and could not be read.
+    /// Keys of entries that were stored and failed the strict check.
     pub unreadable: Unreadable,
-    /// What came of asking the node again.
+    /// Results of hit verification.
     pub verified: Verified,
-    /// How many transactions blocks have that were seen.
+    /// Numbers of transactions of the blocks that were seen.
     pub block_sizes: BlockSizes,
-    /// What answers have shown of their chains.
+    /// Properties of chains that responses have shown.
     pub identities: Identities,
-    /// Namespaces that are asked for responses of an API that they do not follow.
+    /// Namespaces that receive requests of an API whose chain they do not follow.
     pub other_api: Reported,
-    /// Failed upstream requests, and JSON-RPC errors.
+    /// Failed upstream requests and JSON-RPC errors.
     pub upstream_errors: UpstreamErrors,
     wakers: Wakers,
-    /// Entries of the owner's that can't be sent as an answer, and were not counted yet.
+    /// Number of the owner's entries that can't be sent and were not counted yet.
     invalid: AtomicU64,
 }
 
 impl Shared {
-    /// The owner has given what can't be sent as an answer.
+    /// Counts an entry of the owner that can't be sent as a response.
     pub fn saw_invalid(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many of these there were since this was asked last.
+    /// Returns the number of invalid entries since the last call.
     pub fn take_invalid(&self) -> u64 {
         match self.invalid.load(Ordering::Relaxed) {
-            // as always
+            // the usual case
             0 => 0,
             _ => self.invalid.swap(0, Ordering::Relaxed),
         }
     }
 
-    /// Makes the hot tier, of at most `bytes`, with entries of at most
-    /// `max_entry` bytes, for so many event loops: the larger entries may be, the
-    /// fewer its shards. A host that forks calls it after the fork; a second call
-    /// changes nothing.
+    /// Creates the hot tier, of at most `bytes`, with entries of at most `max_entry` bytes, for
+    /// `event_loops` event loops; a larger `max_entry` leads to fewer shards. A host that forks
+    /// calls it after the fork. Only the first call has an effect.
     pub fn start(&self, bytes: u64, max_entry: u64, event_loops: usize) {
         self.hot
             .get_or_init(|| Hot::new(bytes, max_entry, event_loops));
         self.spread(event_loops);
     }
 
-    /// Gives each of so many event loops, each on a thread, its own of what nearly
-    /// all read and few change. A second call changes nothing.
+    /// Gives each event loop, which runs on a thread of its own, its own copy of the tables that
+    /// nearly all requests read and few change. Only the first call has an effect.
     pub fn spread(&self, event_loops: usize) {
         self.memo.spread(event_loops);
         self.varying.spread(event_loops);
     }
 
-    /// The hot tier, once it is started. A host without memory of its own has
-    /// none: what the owner of a store has goes from hand to hand.
+    /// Returns the hot tier, once it is started. A host without memory of its own has none, and
+    /// sends the owner's entries without storing them.
     pub fn hot(&self) -> Option<&Hot> {
         self.hot.get()
     }
 
-    /// Whether there is anything where answers are kept: here, or with the owner
-    /// of a store.
+    /// Whether responses are stored anywhere: here, or by an owner.
     pub fn keeps(&self) -> bool {
         self.hot().is_some() || self.owner().is_some()
     }
 
-    /// Joins the process to the owner of a store. A second call changes
-    /// nothing.
+    /// Connects the process to an owner. Only the first call has an effect.
     pub fn join(&self, owner: Arc<dyn Owner>) {
-        // the first one stays
+        // a second call does not replace the owner
         let _ = self.owner.set(owner);
     }
 
-    /// The owner of a store, if there is one.
+    /// Returns the owner, if there is one.
     pub fn owner(&self) -> Option<&dyn Owner> {
         self.owner.get().map(|owner| &**owner)
     }
 
-    /// Whether what is in memory may be sent at `monotonic`, in milliseconds
-    /// of `CLOCK_MONOTONIC`: a purge may hold elsewhere already.
+    /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
+    /// They may not while a purge may be in effect in other processes already.
     pub fn may_send(&self, monotonic: u64) -> bool {
         self.owner().is_none_or(|owner| owner.may_send(monotonic))
     }
 
-    /// Whether a request may wait for what another one fetches here.
+    /// Whether a request may follow a flight of this process.
     pub fn may_wait(&self) -> bool {
         self.owner().is_none_or(Owner::may_wait)
     }
 
-    /// As [`may_send`](Self::may_send), of what one has fetched for all who wait.
+    /// Whether a fetched response may be sent to all followers at `monotonic`, see
+    /// [`may_send`](Self::may_send).
     pub fn may_share(&self, monotonic: u64) -> bool {
         self.owner().is_none_or(|owner| owner.may_share(monotonic))
     }
 
-    /// The last purge that holds here.
+    /// Generation of the last purge that is in effect here.
     pub fn generation(&self) -> u64 {
         self.owner().map_or(0, Owner::generation)
     }
 
-    /// Whether what has landed is an answer to who began to wait when that was the last
-    /// purge.
+    /// Whether a shared response may be sent to a follower that began to wait under this purge
+    /// generation.
     pub fn holds_since(&self, generation: u64) -> bool {
         self.owner()
             .is_none_or(|owner| owner.holds_since(generation))
     }
 
-    /// As [`Flights::finish`], and lets those go on who followed.
+    /// Ends a flight with [`Flights::finish`], and wakes its followers.
     pub fn finish(&self, token: Token, outcome: Outcome) {
         self.wake(self.flights.finish(token, outcome));
         self.give_back();
     }
 
-    /// What was fetched for all who follow a flight is theirs as soon as it is known
-    /// to hold.
+    /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
     pub fn land(&self, landing: Landing) {
         let (token, outcome) = match self.owner() {
             Some(owner) => match owner.lands(landing) {
@@ -204,19 +200,19 @@ impl Shared {
         self.finish(token, outcome);
     }
 
-    /// As [`Flights::hand_on`], and lets the next one go on.
+    /// Hands a flight over with [`Flights::hand_on`], and wakes the next leader.
     pub fn hand_on(&self, token: Token) {
         self.wake(self.flights.hand_on(token));
         self.give_back();
     }
 
-    /// As [`Flights::leave`], and lets the next one go on.
+    /// Removes a follower with [`Flights::leave`], and wakes the next leader.
     pub fn leave(&self, key: &Key, waiter: Waiter) {
         self.wake(self.flights.leave(key, waiter));
         self.give_back();
     }
 
-    /// Others may fetch what is not fetched here any more.
+    /// Wakes released batches, and returns the leases of flights that ended without a response.
     fn give_back(&self) {
         self.wake(self.flights.released());
         if let Some(owner) = self.owner() {
@@ -226,8 +222,7 @@ impl Shared {
         }
     }
 
-    /// What was purged is given to nobody any more: what is under `key`, in both
-    /// formats, or perhaps anything.
+    /// Removes purged entries: both formats of `key`, or all entries if there is no key.
     pub fn drop_from_memory(&self, key: Option<Key>) {
         match (self.hot(), key) {
             (Some(hot), Some(key)) => {
@@ -235,25 +230,24 @@ impl Shared {
                     drop(hot.remove(&key));
                 }
             }
-            // entries in memory don't say what they are of; they come back from
-            // the owner. Nothing is searched or freed here: the loop has others to
-            // serve
+            // entries in memory have no purge scope; valid ones return from the owner. They are not
+            // searched or freed here, as the event loop has other requests to serve
             (Some(hot), None) => hot.outdate(),
             (None, _) => {}
         }
     }
 
-    /// One event loop more, where requests wait that `waker` wakes.
+    /// Adds an event loop, whose requests `waker` wakes.
     pub fn event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
         self.wakers.add(waker)
     }
 
-    /// These can be looked up again: an answer is there, or will never be.
+    /// Wakes requests to look up again: their response has arrived, or will not arrive.
     pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
         self.wakers.wake(waiters);
     }
 
-    /// It waits no longer: it must not be woken.
+    /// Removes a waiter that no longer waits and must not be woken.
     pub fn forget(&self, waiter: Waiter) {
         self.wakers.forget(waiter);
     }

@@ -1,8 +1,8 @@
-//! What each event loop of a process has of a table for itself, so that none
-//! waits for another where nearly all that they do is read.
+//! A table with one copy for each event loop, so that event loops do not contend for a table that
+//! they nearly always read.
 //!
-//! A lock that nobody else takes costs little; one that all take, if only to
-//! read, is a line of memory that goes from processor to processor at each hit.
+//! A lock that only one thread takes costs little. A lock that all threads take, if only to read,
+//! is a cache line that moves between processors at each hit.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,29 +11,29 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use crate::lock::locked;
 
 thread_local! {
-    /// The thread's number, once it has one. It needs no memory of its own, and
-    /// with one event loop it is not looked at.
+    /// Number of the thread, once it has one. It needs no memory of its own, and is not read with a
+    /// single event loop.
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Threads that have a number.
+/// Number of threads that have a number.
 static NUMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// One for each event loop.
+/// A value for each event loop.
 #[derive(Debug, Default)]
 pub(super) struct Own<T> {
     first: Table<T>,
     others: OnceLock<Box<[Table<T>]>>,
 }
 
-/// Two never share a line of memory, nor a pair of lines that is fetched.
+/// A table that shares no cache line, and no pair of prefetched lines, with another one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Table<T>(Mutex<T>);
 
 impl<T: Default> Own<T> {
-    /// There are so many event loops, each on a thread. Without that, and from the
-    /// second call on, some share one.
+    /// Creates a table for each of `event_loops` event loops, which run on a thread each. Only the
+    /// first call has an effect; without it all event loops share one table.
     pub(super) fn spread(&self, event_loops: usize) {
         if event_loops > 1 {
             self.others
@@ -41,7 +41,7 @@ impl<T: Default> Own<T> {
         }
     }
 
-    /// That of the event loop on this thread.
+    /// Locks the table of the event loop on this thread.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         let Some(others) = self.others.get() else {
             return locked(&self.first.0);
@@ -50,7 +50,7 @@ impl<T: Default> Own<T> {
         locked(&others.get(at).unwrap_or(&self.first).0)
     }
 
-    /// All of them, one after the other.
+    /// Applies a change to all tables, one after another.
     pub(super) fn each(&self, mut change: impl FnMut(&mut T)) {
         let others = self.others.get().into_iter().flatten();
         for table in others.chain([&self.first]) {
@@ -72,7 +72,7 @@ mod tests {
     use super::Own;
 
     #[test]
-    fn event_loops_do_not_wait_for_one_another() {
+    fn event_loops_lock_different_tables() {
         let own = Own::<usize>::default();
         own.spread(4);
         let own = &own;
@@ -82,14 +82,14 @@ mod tests {
             let is_another = super::number() % 4 != here;
             is_another.then(|| drop(own.lock())).is_some()
         };
-        // other tests' threads have numbers, too: the next may share this one's
+        // threads of other tests have numbers too, and the next one may share this thread's table
         let locked = || std::thread::scope(|scope| scope.spawn(locks_another).join().unwrap());
         while !locked() {}
         drop(held);
     }
 
     #[test]
-    fn what_all_are_told_each_knows() {
+    fn change_of_all_tables_is_visible_to_all_threads() {
         for event_loops in [0, 1, 3] {
             let own = Own::<Vec<usize>>::default();
             own.spread(event_loops);
@@ -99,7 +99,7 @@ mod tests {
                 table.push(5);
                 tables += 1;
             });
-            // a second call changes nothing, but the first was none
+            // only the first call with several event loops has an effect
             let expected = if event_loops > 1 { event_loops } else { 7 };
             assert_eq!(tables, expected);
             std::thread::scope(|scope| {

@@ -1,12 +1,11 @@
-//! What a process asks of the owner of its machine's entries, and is told.
+//! The interface of a process to the owner of its machine's entries.
 //!
-//! How the owner is reached is the implementation's business: a [`Link`]
-//! over connections that a host carries, calls by a proxy that has no connections
-//! of its own, or a library in the same process. No call waits. What comes of a
-//! question is given to [`Shared`](super::Shared), on any thread: it
-//! [`finish`](super::Shared::finish)es the flight of a key that was looked
-//! up, or [`hand`](super::Shared::hand_on)s it on, and
-//! [`wake`](super::Shared::wake)s who asked for several.
+//! The implementation decides how the owner is reached: by a [`Link`] over connections that a host
+//! opens, by callouts of a proxy that has no connections of its own, or by a library in the same
+//! process. No call blocks. The result of a request is given to [`Shared`](super::Shared) on any
+//! thread: it [`finish`](super::Shared::finish)es the flight of a key, or
+//! [`hand`](super::Shared::hand_on)s it over, and [`wake`](super::Shared::wake)s the batches that
+//! looked several keys up.
 //!
 //! [`Link`]: crate::cache::link::Link
 
@@ -21,37 +20,37 @@ use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
 use crate::cache::{Key, Namespace};
 
-/// What the owner said, of a purge or of itself: a status, and a JSON object.
+/// The owner's reply to a purge or a status query: a status and a JSON object.
 pub type Said = (u16, Vec<u8>);
 
-/// What was fetched for all who follow a flight.
+/// A fetched response that is on its way to all followers of a flight.
 #[derive(Debug)]
 pub struct Landing {
-    /// Its lead.
+    /// Leadership of the flight.
     pub token: Token,
-    /// What they want.
+    /// The response.
     pub entry: Arc<Entry>,
-    /// The last purge that was known when the node was asked.
+    /// Purge generation when the request was sent to the node.
     pub generation: u64,
 }
 
-/// The owner, as the exchanges of a process see it. Any thread may ask.
+/// The owner as the exchanges of a process see it. Any thread may call it.
 pub trait Owner: fmt::Debug + Send + Sync {
-    /// Whether it can be asked, as far as is known.
+    /// Whether the owner is reachable, as far as is known.
     fn is_up(&self) -> bool;
 
-    /// Whether a request may wait for what another one fetches here.
+    /// Whether a request may follow a flight of this process.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// Looks a key up, of this namespace. All that follow the flight of `token` are woken: with
-    /// the answer, or one of them to lead (if `leases`), or all to ask alone.
-    /// `in_vain`: what other processes fetch meanwhile is not waited for. `now`
-    /// is in milliseconds of the look-ups' clock, here and below.
+    /// Looks a key of this namespace up. All followers of `token`'s flight are woken: with the
+    /// entry, or one of them to lead (if `leases`), or all to send requests of their own. With
+    /// `in_vain` the owner does not wait for a fetch of another process. `now` is in milliseconds
+    /// of the lookups' clock, here and below.
     ///
     /// # Errors
-    /// The token: the owner can't be asked now.
+    /// Returns the token if the owner is not reachable now.
     fn ask(
         &self,
         key: Key,
@@ -62,67 +61,64 @@ pub trait Owner: fmt::Debug + Send + Sync {
         now: u64,
     ) -> Result<(), Token>;
 
-    /// Looks several keys of a namespace up, without a lease; `waiter` is woken when it can
-    /// [claim](Self::claim_all) what is there. `false`: the owner can't be asked
-    /// now.
+    /// Looks several keys of a namespace up, without a lease. `waiter` is woken when it can
+    /// [claim](Self::claim_all) the entries. Returns `false` if the owner is not reachable now.
     fn ask_for_all(&self, keys: Vec<Key>, namespace: &Namespace, waiter: Waiter, now: u64) -> bool;
 
-    /// What [`ask_for_all`](Self::ask_for_all) has found, as long as no purge has
-    /// come since; nothing where `waiter` waits no longer.
+    /// Returns the entries that [`ask_for_all`](Self::ask_for_all) has found, as long as no purge
+    /// has arrived since; none if `waiter` waits no longer.
     fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)>;
 
-    /// Gives it an entry, in time. It may be kept for longer `if_final`, as only
-    /// the owner can tell.
+    /// Sends an entry to the owner in the background. It may be stored for longer `if_final`, which
+    /// only the owner can decide.
     fn store(&self, key: Key, entry: Arc<Entry>, about: About, if_final: Option<IfFinal>);
 
-    /// What was fetched is here, and was given to [`store`](Self::store) or
-    /// [`give_back`](Self::give_back): those who wait for it may have it once it is
-    /// known to hold.
+    /// Reports a fetched response that was passed to [`store`](Self::store) or
+    /// [`give_back`](Self::give_back): its followers receive it as soon as it is known to be valid.
     ///
     /// # Errors
-    /// The flight is to be finished at once, with that.
+    /// Returns the outcome with which the caller has to finish the flight now.
     fn lands(&self, landing: Landing) -> Result<(), (Token, Outcome)> {
         Err((landing.token, Outcome::Answer(landing.entry)))
     }
 
-    /// The process does not fetch it after all: others may.
+    /// Returns the lease of a key that this process does not fetch, so that others may.
     fn give_back(&self, key: Key);
 
-    /// Whether what is in memory may be sent at `monotonic`, in milliseconds
-    /// of `CLOCK_MONOTONIC`: a purge may hold elsewhere already.
+    /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
+    /// They may not while a purge may be in effect in other processes already.
     fn may_send(&self, monotonic: u64) -> bool;
 
-    /// The same of what several wait for, and one has fetched.
+    /// Whether a fetched response may be sent to all followers at `monotonic`.
     fn may_share(&self, monotonic: u64) -> bool {
         self.may_send(monotonic)
     }
 
-    /// The last purge that holds here.
+    /// Generation of the last purge that is in effect here.
     fn generation(&self) -> u64;
 
-    /// Whether no other one holds since that was the last, so that what was fetched
-    /// meanwhile is for who has waited, too.
+    /// Whether no purge has come into effect since `generation`, so that a fetched response may be
+    /// sent to earlier followers too.
     fn holds_since(&self, generation: u64) -> bool {
         self.generation() == generation
     }
 
-    /// What it has said of the chains that it follows.
+    /// Returns the chains that the owner follows, as far as it has reported them.
     fn chains(&self) -> &Chains;
 
-    /// What is known of the chain behind a namespace by a request that goes to the
-    /// node; `None`: it is not followed.
+    /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
+    /// the namespace is not followed.
     fn mark(&self, namespace: &Namespace, _now: u64) -> Option<Mark> {
         Some(self.chains().get(namespace)?.mark())
     }
 
-    /// A block that [is above the head](crate::cache::chain::Chain::shows) is about to be shown
-    /// to a client: all processes are to be told.
+    /// Reports a block [above the head](crate::cache::chain::Chain::shows) that is about to be
+    /// shown to a client; the owner notifies all processes.
     fn shows(&self, _namespace: &Namespace, _sighting: Sighting) {}
 
-    /// Asks for a purge: `query` says what of (docs/caching.md, Purging), and `own`
-    /// is the namespace where it does not. `waiter` is woken when it holds
-    /// everywhere, or has failed, and [claims](Self::claim_said) what came of it,
-    /// unless that is known at once.
+    /// Sends a purge: `query` has its scope (docs/caching.md, Purging), and `own` is the namespace
+    /// if `query` names none. `waiter` is woken when the purge is in effect everywhere or has
+    /// failed, and [claims](Self::claim_said) the reply. A reply that is known at once is returned.
     fn ask_to_purge(
         &self,
         query: &[u8],
@@ -131,13 +127,13 @@ pub trait Owner: fmt::Debug + Send + Sync {
         now: u64,
     ) -> Option<Said>;
 
-    /// Asks what it knows of itself (docs/owner-protocol.md, `/v1/status`). `waiter` is
-    /// woken, and [claims](Self::claim_said) it. `false`: it can't be asked now.
+    /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
+    /// [claims](Self::claim_said) the reply. Returns `false` if the owner is not reachable now.
     fn ask_for_status(&self, _waiter: Waiter, _now: u64) -> bool {
         false
     }
 
-    /// What came of a purge, or of asking for its status; `None`: nothing is known of it,
-    /// and `waiter` waits no longer.
+    /// Returns the reply to a purge or a status query, or `None` if there is none; `waiter` waits
+    /// no longer.
     fn claim_said(&self, waiter: Waiter) -> Option<Said>;
 }

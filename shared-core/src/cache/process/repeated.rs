@@ -1,14 +1,13 @@
-//! Answers that are believed when the node has given them twice.
+//! Results that are cached after the node has returned them twice.
 //!
-//! A node that is behind does not refuse a range of blocks that ends beyond its
-//! head, but answers with what it has, and nothing in the answer says so. Which
-//! blocks are final another node may have said. So the first such answer is kept
-//! for a short time only, and its digest is remembered here: what is asked for
-//! some time later, and answered with the same bytes, is taken for whole. Nodes
-//! that are behind catch up meanwhile, or another one answers.
+//! A lagging node does not reject a range of blocks that ends beyond its head. It returns the
+//! blocks that it has, and the response does not show that it is incomplete. Which blocks are
+//! finalized may have been reported by another node. So the first such result is cached for a short
+//! time only, and its digest is recorded here. If a later fetch returns the same bytes, the result
+//! counts as complete: a lagging node catches up meanwhile, or another one responds.
 //!
-//! In a table of fixed size, where two share each place and the newer one
-//! drives out the older; what was driven out is asked for once more.
+//! The table has a fixed size: two results share each bucket, and the newer one replaces the older.
+//! A replaced result costs one more fetch.
 
 use std::sync::Mutex;
 
@@ -16,27 +15,27 @@ use crate::cache::Key;
 use crate::lock::locked;
 use crate::times::confirmation_delay;
 
-/// Places; a power of two. With [`SHARE`] some 330 KiB.
+/// Number of buckets; a power of two. With [`SHARE`] the table takes about 330 KiB.
 const PLACES: usize = 2048;
 
-/// Answers that share a place.
+/// Number of results in a bucket.
 const SHARE: usize = 2;
 
-/// What a node said.
+/// A result that a node has returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
-    /// Of the answer.
+    /// Digest of the result.
     digest: [u8; 16],
-    /// When the node was asked, in milliseconds.
+    /// Time at which the request was sent to the node, in milliseconds.
     asked_at: u64,
-    /// The last purge that was known then.
+    /// Purge generation at that time.
     generation: u64,
-    /// The last reorganisation that was known then.
+    /// Epoch at that time.
     epoch: u64,
 }
 
 impl Said {
-    /// That `result` was said, by a node that was asked then.
+    /// Records `result`, which was requested from the node at `asked_at`.
     pub fn new(result: &[u8], asked_at: u64, generation: u64, epoch: u64) -> Self {
         let mut digest = [0; 16];
         blake3::Hasher::new()
@@ -51,8 +50,7 @@ impl Said {
         }
     }
 
-    /// Whether both are the same, with nothing between them that could have
-    /// made the earlier one wrong.
+    /// Whether both results are equal, with no purge and no reorganisation between them.
     fn agrees(&self, other: &Self) -> bool {
         self.digest == other.digest
             && self.generation == other.generation
@@ -62,14 +60,14 @@ impl Said {
 
 type Place = [Option<(Key, Said)>; SHARE];
 
-/// What was said first, of a bounded number of keys.
+/// The first results of a bounded number of keys.
 #[derive(Debug, Default)]
 pub struct Repeated(Mutex<Vec<Place>>);
 
 impl Repeated {
-    /// Whether the node had said the same of `key` some time before. If it said
-    /// something else, or nothing is known, this is what it said first.
-    pub fn confirms(&self, key: &Key, said: Said) -> bool {
+    /// Whether the node returned the same result for `key` some time before. If it returned another
+    /// one or none is recorded, `reported` is recorded as the first.
+    pub fn confirms(&self, key: &Key, reported: Said) -> bool {
         let mut places = locked(&self.0);
         if places.is_empty() {
             if places.try_reserve_exact(PLACES).is_err() {
@@ -82,22 +80,22 @@ impl Repeated {
             return false;
         };
         match place.iter_mut().flatten().find(|(known, _)| known == key) {
-            Some((_, first)) if first.agrees(&said) => {
-                if said.asked_at < first.asked_at {
-                    first.asked_at = said.asked_at;
+            Some((_, first)) if first.agrees(&reported) => {
+                if reported.asked_at < first.asked_at {
+                    first.asked_at = reported.asked_at;
                 }
-                said.asked_at - first.asked_at >= confirmation_delay()
+                reported.asked_at - first.asked_at >= confirmation_delay()
             }
             Some((_, first)) => {
-                // what was asked earlier may come later, and says no more
-                if said.asked_at >= first.asked_at {
-                    *first = said;
+                // an earlier request may be answered later, and confirms nothing
+                if reported.asked_at >= first.asked_at {
+                    *first = reported;
                 }
                 false
             }
             None => {
                 let [newer, older] = place;
-                *older = newer.replace((*key, said));
+                *older = newer.replace((*key, reported));
                 false
             }
         }
@@ -110,56 +108,56 @@ mod tests {
 
     const LATER: u64 = 10_000;
 
-    fn said(result: &str, asked_at: u64) -> Said {
+    fn reported(result: &str, asked_at: u64) -> Said {
         Said::new(result.as_bytes(), asked_at, 1, 1)
     }
 
     #[test]
-    fn the_same_some_time_later_is_believed() {
+    fn result_is_confirmed_by_the_same_result_after_a_delay() {
         let repeated = Repeated::default();
         let key = [7; 32];
-        assert!(!repeated.confirms(&key, said("a", 1_000)));
-        assert!(!repeated.confirms(&key, said("a", 999 + LATER)));
-        assert!(repeated.confirms(&key, said("a", 1_000 + LATER)));
-        // when that has expired, too
-        assert!(repeated.confirms(&key, said("a", 1_001 + LATER)));
-        assert!(!repeated.confirms(&[8; 32], said("a", 1_000 + 2 * LATER)));
+        assert!(!repeated.confirms(&key, reported("a", 1_000)));
+        assert!(!repeated.confirms(&key, reported("a", 999 + LATER)));
+        assert!(repeated.confirms(&key, reported("a", 1_000 + LATER)));
+        // after the entry has expired too
+        assert!(repeated.confirms(&key, reported("a", 1_001 + LATER)));
+        assert!(!repeated.confirms(&[8; 32], reported("a", 1_000 + 2 * LATER)));
     }
 
     #[test]
-    fn another_answer_begins_anew() {
+    fn different_result_restarts_the_confirmation() {
         let repeated = Repeated::default();
         let key = [7; 32];
-        assert!(!repeated.confirms(&key, said("a", 0)));
-        assert!(!repeated.confirms(&key, said("b", LATER)));
-        assert!(!repeated.confirms(&key, said("a", LATER + 1)));
-        assert!(!repeated.confirms(&key, said("a", 2 * LATER)));
-        // of before, and late
-        assert!(!repeated.confirms(&key, said("b", 5)));
-        assert!(repeated.confirms(&key, said("a", 2 * LATER + 1)));
+        assert!(!repeated.confirms(&key, reported("a", 0)));
+        assert!(!repeated.confirms(&key, reported("b", LATER)));
+        assert!(!repeated.confirms(&key, reported("a", LATER + 1)));
+        assert!(!repeated.confirms(&key, reported("a", 2 * LATER)));
+        // requested earlier and answered later
+        assert!(!repeated.confirms(&key, reported("b", 5)));
+        assert!(repeated.confirms(&key, reported("a", 2 * LATER + 1)));
     }
 
     #[test]
-    fn a_purge_and_a_reorganisation_begin_anew() {
+    fn purge_or_reorganisation_restarts_the_confirmation() {
         let repeated = Repeated::default();
         let key = [7; 32];
         let mut now = 0;
         for (generation, epoch) in [(1, 1), (2, 1), (2, 2)] {
-            let said = |at| Said::new(b"a", at, generation, epoch);
-            assert!(!repeated.confirms(&key, said(now)));
+            let reported = |at| Said::new(b"a", at, generation, epoch);
+            assert!(!repeated.confirms(&key, reported(now)));
             now += LATER;
-            assert!(repeated.confirms(&key, said(now)));
+            assert!(repeated.confirms(&key, reported(now)));
             now += LATER;
         }
     }
 
     #[test]
-    fn the_table_does_not_grow() {
+    fn table_does_not_grow_with_more_keys() {
         let repeated = Repeated::default();
         let mut key = [0; 32];
         for n in 0..4 * PLACES as u64 {
             key[2..10].copy_from_slice(&n.to_le_bytes());
-            assert!(!repeated.confirms(&key, said("a", n)));
+            assert!(!repeated.confirms(&key, reported("a", n)));
         }
         let places = repeated.0.lock().unwrap();
         assert_eq!(places.len(), PLACES);

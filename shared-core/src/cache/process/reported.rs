@@ -1,4 +1,4 @@
-//! Namespaces that the host's log has a line about.
+//! Namespaces for which the host's log has a line.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -6,15 +6,15 @@ use std::sync::Mutex;
 use crate::cache::Namespace;
 use crate::lock::locked;
 
-/// Lines of a process: clients may make names of namespaces up.
+/// Maximum number of log lines per process, as clients may invent names of namespaces.
 const MOST: usize = 256;
 
-/// Namespaces that have been reported by this process.
+/// The namespaces that this process has reported.
 #[derive(Debug, Default)]
 pub struct Reported(Mutex<HashSet<Namespace>>);
 
 impl Reported {
-    /// Whether a namespace is to be reported now: once.
+    /// Whether the namespace has to be reported now; each is reported once.
     pub fn is_due(&self, namespace: &Namespace) -> bool {
         let mut reported = locked(&self.0);
         reported.len() < MOST && reported.insert(*namespace)
@@ -26,7 +26,7 @@ mod tests {
     use super::{Reported, MOST};
 
     #[test]
-    fn namespace_is_reported_once_and_not_many_are() {
+    fn namespaces_are_reported_once_up_to_a_limit() {
         let reported = Reported::default();
         assert!(reported.is_due(&[1; 16]) && !reported.is_due(&[1; 16]));
         for number in 0..MOST as u64 {

@@ -1,37 +1,36 @@
-//! Keys of which the last answer was nothing to keep.
+//! Negative cache: keys whose last response was not stored.
 //!
-//! To wait for another request's answer is worth it if that can be shared, and
-//! to ask other processes for it if it may be kept. Where the last answer was
-//! neither the next one rarely is: for a second nobody waits for it in vain.
-//! (Varnish calls that hit-for-miss.) What is remembered costs or saves time
-//! and decides nothing else, so that few bits of a key will do.
+//! Waiting for the response to another request is useful if that can be shared, and querying other
+//! processes is useful if it may be stored. Where the last response was neither, the next one
+//! rarely is: for a second no request waits for that key. (Varnish calls this hit-for-miss.) The
+//! memory costs or saves time and decides nothing else, so that few bits of a key suffice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::Key;
 
-/// Remembered at a time; later ones take the places of others.
+/// Maximum number of remembered keys; a later key may replace an earlier one.
 const PLACES: usize = 1024;
 
-/// For how long, unless [`Keys::lasting`] says otherwise. Milliseconds.
+/// Default time for which a key is remembered, in milliseconds ([`Keys::lasting`]).
 const FOR: u32 = 1_000;
 
-/// What the last answer was good for.
+/// The requests for which the last response could be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unkept {
-    /// For the request that it was an answer to.
+    /// The request that fetched the response.
     One,
-    /// For those, too, who were waiting for it in the same process.
+    /// The request that fetched it, and its followers in the same process.
     Waiters,
 }
 
-/// The keys. Any number of threads may use it.
+/// The remembered keys. Any number of threads may use them.
 #[derive(Debug)]
 pub struct Keys {
-    /// Each 31 bits of a key, one of the kind, and until when, in 32.
+    /// Slots of 31 bits of a key, one bit of the kind, and 32 bits of the time of expiry.
     places: Box<[AtomicU64]>,
     clock: AtomicU64,
-    /// For how long they are remembered, in milliseconds.
+    /// Time for which keys are remembered, in milliseconds.
     lasts: u32,
 }
 
@@ -42,7 +41,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Of which each is remembered for so many milliseconds.
+    /// Creates a negative cache that remembers each key for `lasts` milliseconds.
     pub fn lasting(lasts: u32) -> Self {
         Self {
             places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
@@ -51,15 +50,15 @@ impl Keys {
         }
     }
 
-    /// The time is `now`, in milliseconds of the look-ups' clock, or later.
+    /// Advances the clock to `now`, in milliseconds of the lookups' clock.
     pub fn saw(&self, now: u64) {
-        // all event loops say so at each look-up: most often only to read it
+        // all event loops call this at each lookup: most calls only read the clock
         if now > self.clock.load(Ordering::Relaxed) {
             self.clock.fetch_max(now, Ordering::Relaxed);
         }
     }
 
-    /// Of what is under `key` nothing is kept for now.
+    /// Remembers that the response to `key` was not stored.
     pub fn remember(&self, key: &Key, unkept: Unkept) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.place(key);
@@ -68,7 +67,7 @@ impl Keys {
         place.store(tag << 33 | kind | until, Ordering::Relaxed);
     }
 
-    /// Whether there was nothing to keep under `key` a moment ago.
+    /// Returns the remembered kind of `key`, if its last response was not stored a moment ago.
     pub fn get(&self, key: &Key, now: u64) -> Option<Unkept> {
         let (place, tag) = self.place(key);
         let known = place.load(Ordering::Relaxed);
@@ -88,7 +87,7 @@ impl Keys {
     }
 }
 
-/// The lower half; times are compared modulo 2^32.
+/// Returns the lower half of a time; times are compared modulo 2^32.
 fn low(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
@@ -98,7 +97,7 @@ mod tests {
     use super::{Keys, Unkept};
 
     #[test]
-    fn a_key_is_known_for_a_second() {
+    fn key_is_remembered_for_a_second() {
         for start in [1, 5_000, u64::from(u32::MAX) - 500, u64::MAX - 5_000] {
             let keys = Keys::default();
             let (one, two, other) = ([1; 32], [2; 32], [3; 32]);
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_a_place_is_another_key() {
+    fn key_in_the_same_slot_is_not_confused_with_the_remembered_one() {
         let keys = Keys::default();
         let mut other = [1; 32];
         other[5] = 2;

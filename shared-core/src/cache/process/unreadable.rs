@@ -1,14 +1,15 @@
-//! Keys of answers that were stored at a glance, and were no answers when they were read.
+//! Keys of entries that were stored unchecked and failed the strict check.
 //!
-//! What the node says next is read strictly before it is stored: it may be the same.
+//! The node's next response for such a key is checked strictly before it is stored, as it may be
+//! the same.
 
 use super::unkept::{Keys, Unkept};
 use crate::cache::Key;
 
-/// For how long they are remembered. Milliseconds.
+/// Time for which keys are remembered, in milliseconds.
 const FOR: u32 = 600_000;
 
-/// The keys. Any number of threads may use it.
+/// The remembered keys. Any number of threads may use them.
 #[derive(Debug)]
 pub struct Unreadable(Keys);
 
@@ -19,14 +20,14 @@ impl Default for Unreadable {
 }
 
 impl Unreadable {
-    /// An answer under `key` could not be read, at `now`, in milliseconds of the look-ups'
-    /// clock.
+    /// Remembers that the entry of `key` failed the strict check at `now`, in milliseconds of the
+    /// lookups' clock.
     pub fn remember(&self, key: &Key, now: u64) {
         self.0.saw(now);
         self.0.remember(key, Unkept::One);
     }
 
-    /// Whether that was so some time ago.
+    /// Whether the entry of `key` failed the strict check some time ago.
     pub fn contains(&self, key: &Key, now: u64) -> bool {
         self.0.get(key, now).is_some()
     }

@@ -27,9 +27,9 @@ named! {
     RpcInvalid "rpc-invalid",
     /// JSON-RPC -32601: the node does not know the method.
     RpcMethodNotFound "rpc-method-not-found",
-    /// JSON-RPC -32000 to -32099, unless the message tells of a revert.
+    /// JSON-RPC -32000 to -32099, unless the message describes a revert.
     RpcServer "rpc-server",
-    /// JSON-RPC 3, or a message that tells of a revert.
+    /// JSON-RPC 3, or a message that describes a revert.
     RpcRevert "rpc-revert",
     /// Any other JSON-RPC error.
     RpcOther "rpc-other",
@@ -39,7 +39,7 @@ named! {
 pub const KINDS: usize = UpstreamError::ALL.len();
 
 impl UpstreamError {
-    /// The kind of a failure; `None` for a status below 500.
+    /// Returns the kind of a failure, or `None` for a status below 500.
     pub fn of_failure(failure: Failure) -> Option<Self> {
         match failure {
             Failure::Connect => Some(Self::Connect),
@@ -51,7 +51,7 @@ impl UpstreamError {
         }
     }
 
-    /// The kind of a JSON-RPC error object.
+    /// Returns the kind of a JSON-RPC error object.
     pub fn of_rpc(error: &[u8]) -> Self {
         if has_reverted(error) {
             return Self::RpcRevert;
@@ -74,13 +74,14 @@ pub struct UpstreamErrors {
 }
 
 impl UpstreamErrors {
-    /// Records one.
+    /// Records an error.
     pub fn record(&self, error: UpstreamError) {
         self.counts[error as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
     }
 
-    /// Errors since the last call, in the order of [`UpstreamError::ALL`], if there are any.
+    /// Returns the errors since the last call, in the order of [`UpstreamError::ALL`], if there are
+    /// any.
     pub fn take_counts(&self) -> Option<[u64; KINDS]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_taken_once() {
+    fn error_counts_are_taken_once() {
         let errors = UpstreamErrors::default();
         assert_eq!(errors.take_counts(), None);
         errors.record(UpstreamError::Connect);

@@ -1,55 +1,52 @@
-//! What answers turned out to depend on besides their targets.
+//! The vary table: the request headers on which the responses of each route depend.
 
 use std::collections::HashMap;
 
 use super::own::Own;
 use crate::cache::scope::{name_of, Names, Scope, BETWEEN};
 
-/// How many places may have answers that vary. Beyond it each new place replaces the
-/// least recently used one. With [`MOST_NAMES`] of them each the table takes 1.7 MB.
+/// Maximum number of routes in the table. Beyond it each new route replaces the least recently used
+/// one. With [`MOST_NAMES`] for each of them the table takes 1.7 MB.
 const MOST_PLACES: usize = 4096;
 
-/// How long the names of the fields that a place's answers vary on may be,
-/// together.
+/// Maximum length of a route's header names in bytes, in total.
 const MOST_NAMES: usize = 256;
 
-/// A hash of a [`Scope`]'s place: clients choose names of places, and their
-/// length.
+/// A hash of the route part of a [`Scope`]: clients choose the names of routes and their length.
 type PlaceHash = [u8; 16];
 
-/// What an answer's `Vary` means to a scope.
+/// The effect of a response's `Vary` on a vary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Learnt {
-    /// The scope has it already.
+    /// The vary key covers the header names already.
     Covered,
-    /// The scope is to be set again, with these names.
+    /// The vary key has to be made again, with these names.
     New(Names),
-    /// There are too many: the answer can't be kept.
+    /// There are too many names: the response can't be stored.
     TooMany,
 }
 
-/// What answers turned out to depend on, for each place where they do. It saves
-/// a second look-up, and no more: what is forgotten here, or was learnt by
-/// another process, is not found, and never found in place of another.
+/// The header names of each route whose responses vary. The table saves a second lookup and decides
+/// nothing else: a response whose names are forgotten here, or were recorded by another process, is
+/// not found, and is never sent in place of another one.
 ///
-/// It is read at each look-up, and learns little: with several event loops each
-/// has a copy.
+/// Each lookup reads the table and few change it: with several event loops each has a copy.
 #[derive(Debug, Default)]
 pub struct Varying(Own<Places>);
 
-/// A table of fixed size. Clients choose the names of places, so that a place which is in
-/// use must not be replaced by many that are looked up once: the least recently used one is.
+/// A table of fixed size. Clients choose the names of routes, so that many routes that are looked
+/// up once must not replace a route in use: the least recently used one is replaced.
 #[derive(Debug, Default)]
 struct Places {
     places: HashMap<PlaceHash, Known>,
-    /// Look-ups and insertions so far.
+    /// Number of lookups and insertions.
     uses: u64,
 }
 
 #[derive(Debug)]
 struct Known {
     names: Names,
-    /// The last use, by number.
+    /// Number of the last use.
     used: u64,
 }
 
@@ -65,10 +62,10 @@ impl Places {
         Some(&known.names)
     }
 
-    /// Without memory for it nothing is learnt.
+    /// Inserts the names of a route, unless memory is refused.
     fn insert(&mut self, place: PlaceHash, names: Names) {
         if self.places.len() >= MOST_PLACES && !self.places.contains_key(&place) {
-            // some microseconds, beside an answer of the node
+            // takes some microseconds, which is little compared with a response of the node
             let oldest = self.places.iter().min_by_key(|(_, known)| known.used);
             if let Some(oldest) = oldest.map(|(place, _)| *place) {
                 self.places.remove(&oldest);
@@ -83,12 +80,12 @@ impl Places {
 }
 
 impl Varying {
-    /// There are so many event loops. A second call changes nothing.
+    /// Creates the tables of `event_loops` event loops. Only the first call has an effect.
     pub fn spread(&self, event_loops: usize) {
         self.0.spread(event_loops);
     }
 
-    /// The fields that answers of this place depend on.
+    /// Returns the header names on which responses of the vary key's route depend.
     pub fn names(&self, scope: &Scope) -> Option<Names> {
         let mut table = self.0.lock();
         if table.places.is_empty() {
@@ -97,13 +94,13 @@ impl Varying {
         table.used(&name_of(scope.place())).cloned()
     }
 
-    /// An answer depends on `names` (in lower case).
+    /// Records that a response depends on the headers `names` (in lower case).
     pub fn learn(&self, scope: &Scope, names: &[String]) -> Learnt {
         if names.iter().all(|name| scope.covers(name)) {
             return Learnt::Covered;
         }
         let place = name_of(scope.place());
-        // what the scope has too: it may be forgotten here
+        // the names of the vary key are included: they may be forgotten here
         let had = scope.names.iter().flat_map(|names| names.split(BETWEEN));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
         let known = self.0.lock().get(&place).cloned();
@@ -112,7 +109,7 @@ impl Varying {
             return Learnt::TooMany;
         }
         self.0.each(|places| {
-            // others may have learnt more meanwhile
+            // other threads may have recorded more names meanwhile
             let known = places.get(&place).map(|known| &**known);
             let mut names = with(known, &learnt);
             if names.len() > MOST_NAMES {
@@ -124,7 +121,7 @@ impl Varying {
     }
 }
 
-/// All these names, each once and in order.
+/// Returns all names, each once and in order.
 fn with(known: Option<&str>, learnt: &[&str]) -> String {
     let known = known.unwrap_or("").split(BETWEEN);
     let known = known.filter(|name| !name.is_empty());
@@ -140,7 +137,7 @@ mod tests {
     use crate::cache::scope::tests::{fields, scope};
 
     #[test]
-    fn what_was_learnt_tells_requests_of_that_place_apart() {
+    fn recorded_headers_distinguish_requests_of_their_route() {
         let varying = Varying::default();
         let place = scope(&["here"]);
         assert_eq!(varying.names(&place), None);
@@ -157,11 +154,10 @@ mod tests {
         assert_eq!(varying.names(&scope(&["there"])), None);
     }
 
-    /// Two processes with one store had learnt different fields of a place, and
-    /// one's answer for a value was the other's for the same value of another
-    /// field.
+    /// Two processes with one store recorded different headers of a route, and the response for a
+    /// value of one header was sent for the same value of the other header.
     #[test]
-    fn what_was_learnt_elsewhere_is_another_scope() {
+    fn vary_keys_with_different_headers_are_different() {
         let asked = fields(&[("X-Tenant", "a"), ("X-Lang", "a")]);
         let learnt = |name: &str| {
             let varying = Varying::default();
@@ -177,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scope_has_is_not_lost_where_it_was_forgotten() {
+    fn header_names_of_the_vary_key_are_recorded_again_when_forgotten() {
         let mut place = scope(&["here"]);
         place.vary(&fields(&[]), Some("x-tenant".into()));
         let learnt = Varying::default().learn(&place, &["x-lang".into()]);
@@ -185,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_event_loop_learns_all_know() {
+    fn header_names_recorded_by_one_event_loop_are_known_to_all() {
         let varying = Varying::default();
         varying.spread(3);
         let place = scope(&["here"]);
@@ -207,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn places_leave_the_table_one_by_one() {
+    fn routes_beyond_the_limit_replace_single_routes() {
         let varying = Varying::default();
         let long = "x".repeat(8000);
         let place = |number: usize| scope(&[&long, &number.to_string()]);
@@ -221,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_use_are_not_replaced_by_many_that_are_used_once() {
+    fn routes_in_use_are_not_replaced_by_routes_that_are_used_once() {
         let varying = Varying::default();
         let place = |name: &str, number: usize| scope(&[name, &number.to_string()]);
         for number in 0..100 {
@@ -237,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn names_without_end_are_not_kept() {
+    fn too_many_header_names_are_rejected() {
         let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
         let learnt = Varying::default().learn(&scope(&["here"]), &names);
         assert_eq!(learnt, Learnt::TooMany);
     }
 
     #[test]
-    fn names_are_learnt_up_to_their_longest_length() {
+    fn header_names_are_recorded_up_to_the_maximum_length() {
         let learn = |length| Varying::default().learn(&scope(&["here"]), &["x".repeat(length)]);
         let longest = Learnt::New("x".repeat(MOST_NAMES).into());
         assert_eq!(learn(MOST_NAMES), longest);

@@ -1,5 +1,4 @@
-//! What the node says now of what was sent from the cache: a part of the hits is asked for
-//! again, and compared.
+//! Hit verification: a share of the hits is fetched from the node again and compared.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,24 +6,25 @@ use std::sync::Mutex;
 
 use crate::lock::locked;
 
-/// What asking again has come to.
+/// The result of a hit verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The node says the same.
+    /// The node's response is the same.
     Same,
-    /// It says something else by now, of what was kept for a while because it may change.
+    /// The node's response differs, and the entry was cached for a limited time because it may
+    /// change.
     Changed,
-    /// It says something else of what does not change.
+    /// The node's response differs, and the entry must not change.
     Different,
-    /// It has not answered, or with an error.
+    /// The node has not responded, or responded with an error.
     Unanswered,
 }
 
 impl Verdict {
-    /// All of them.
+    /// All verdicts.
     pub const ALL: [Self; 4] = [Self::Same, Self::Changed, Self::Different, Self::Unanswered];
 
-    /// As operators know it.
+    /// Returns the verdict's name in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -35,31 +35,31 @@ impl Verdict {
     }
 }
 
-/// So many lines wait for the host's log at most: who writes none needs no more.
+/// Maximum number of lines that wait for the host's log.
 const LINES: usize = 16;
 
-/// Of a process.
+/// The hit verifications of a process.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// How many hits there were to choose from.
+    /// Number of hits from which the share was taken.
     seen: AtomicU64,
-    /// Verdicts that nobody has counted yet.
+    /// Verdicts that were not counted yet.
     counts: [AtomicU64; Verdict::ALL.len()],
-    /// There are some.
+    /// Whether there are uncounted verdicts.
     has_counts: AtomicBool,
     lines: Mutex<VecDeque<String>>,
     has_lines: AtomicBool,
 }
 
 impl Verified {
-    /// Whether one more hit is to be verified, at so many of a million: the turns are
-    /// scattered, so that no rhythm of clients hides what they ask for.
+    /// Whether one more hit has to be verified, at a rate of `rate` in a million. Due hits are
+    /// scattered, so that clients with a regular pattern do not evade verification.
     pub fn is_due(&self, rate: u32) -> bool {
         self.due_of(1, rate).is_some()
     }
 
-    /// The same of several that are sent together: which of them, if any is due. It is one
-    /// at most, and not always the first.
+    /// Returns which of several hits that are sent together has to be verified; at most one, and
+    /// not always the first.
     pub fn due_of(&self, hits: usize, rate: u32) -> Option<usize> {
         let first = self.seen.fetch_add(hits as u64, Ordering::Relaxed);
         let due = (0..hits).filter_map(|hit| {
@@ -70,7 +70,7 @@ impl Verified {
         due.min().map(|(_, hit)| hit)
     }
 
-    /// What came of one, with a line for the operator.
+    /// Records a verdict, with a line for the operator.
     pub fn tell(&self, verdict: Verdict, line: Option<String>) {
         self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
@@ -79,7 +79,7 @@ impl Verified {
         }
     }
 
-    /// A line for the host's error log.
+    /// Adds a line for the host's error log.
     pub fn log(&self, line: String) {
         let mut lines = locked(&self.lines);
         if lines.len() < LINES {
@@ -88,7 +88,8 @@ impl Verified {
         }
     }
 
-    /// Verdicts since the last call, in the order of [`Verdict::ALL`], if there are any.
+    /// Returns the verdicts since the last call, in the order of [`Verdict::ALL`], if there are
+    /// any.
     pub fn take_counts(&self) -> Option<[u64; Verdict::ALL.len()]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
@@ -98,7 +99,7 @@ impl Verified {
         Some(Verdict::ALL.map(take))
     }
 
-    /// What is to be logged next.
+    /// Returns the next line for the host's error log.
     pub fn take_line(&self) -> Option<String> {
         if !self.has_lines.load(Ordering::Acquire) {
             return None;
@@ -110,8 +111,8 @@ impl Verified {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-/// Generators).
+/// Scatters a number with the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable
+/// Pseudorandom Number Generators).
 fn scattered(turn: u64) -> u64 {
     let mut mixed = turn.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -124,7 +125,7 @@ mod tests {
     use super::{Verdict, Verified};
 
     #[test]
-    fn so_many_of_a_million() {
+    fn hits_are_due_at_the_rate() {
         for (rate, least, most) in [
             (0, 0, 0),
             (1_000_000, 100_000, 100_000),
@@ -134,14 +135,14 @@ mod tests {
             let due = (0..100_000).filter(|_| verified.is_due(rate)).count();
             assert!((least..=most).contains(&due), "{rate}: {due}");
         }
-        // of each tenth request, too
+        // also among every tenth request
         let verified = Verified::default();
         let due = (0..100_000).filter(|n| verified.is_due(100_000) && n % 10 == 3);
         assert!((800..1200).contains(&due.count()));
     }
 
     #[test]
-    fn of_several_each_may_be_the_one() {
+    fn hits_of_a_batch_are_all_picked_at_times() {
         let verified = Verified::default();
         let mut chosen = [0; 5];
         for _ in 0..1000 {
@@ -150,13 +151,13 @@ mod tests {
         assert!(chosen.iter().all(|times| *times > 100), "{chosen:?}");
         assert_eq!(verified.due_of(5, 0), None);
         assert_eq!(verified.due_of(0, 1_000_000), None);
-        // each of them has its turn
+        // each of them counts for the rate
         let due = (0..20_000).filter(|_| verified.due_of(5, 1_000).is_some());
         assert!((70..130).contains(&due.count()));
     }
 
     #[test]
-    fn what_is_told_is_counted_once() {
+    fn verdicts_and_log_lines_are_taken_once() {
         let verified = Verified::default();
         assert_eq!(verified.take_counts(), None);
         verified.tell(Verdict::Same, None);

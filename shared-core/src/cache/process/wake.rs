@@ -1,8 +1,8 @@
-//! Who waits, and how each is told to go on.
+//! Waiting requests, and the wakers that resume them.
 //!
-//! A process may have several event loops, each on a thread of its own, and any
-//! of them may land what requests of the others wait for. So a waiter says where
-//! it is, and its event loop has a waker, which any thread may call.
+//! A process may have several event loops, each on a thread of its own, and any of them may receive
+//! a response that requests of other event loops wait for. So a waiter names its event loop, and
+//! each event loop has a waker, which any thread may call.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,25 +10,23 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use crate::lock::{locked, read, write};
 
-/// Wakes those who wait on an event loop. It is called on any thread, with locks
-/// held: it puts the wake-up where its event loop will find it, and calls nothing
-/// of the library.
+/// The waker of an event loop. It is called on any thread while locks are taken: it queues the
+/// wakeup for its event loop, and must not call the library.
 pub trait Wake: fmt::Debug + Send + Sync {
-    /// The waiter that the event loop knows as `id` is to go on. It may have done
-    /// so meanwhile, and be gone: a process of several event loops gives no
-    /// name twice.
+    /// Wakes the waiter that the event loop knows as `id`. The waiter may have resumed and ended
+    /// meanwhile: a process with several event loops never reuses an id.
     fn wake(&self, id: usize);
 
-    /// It waits no longer: if it is still to be woken it need not be.
+    /// Cancels the wakeup of a waiter that no longer waits.
     fn forget(&self, id: usize);
 }
 
-/// An event loop of the process, by its number: the first, by default.
+/// An event loop of the process, by its number; the default is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventLoop(usize);
 
 impl EventLoop {
-    /// One that waits here.
+    /// Returns the waiter with this id on this event loop.
     pub fn waiter(self, id: usize) -> Waiter {
         Waiter {
             event_loop: self,
@@ -37,18 +35,18 @@ impl EventLoop {
     }
 }
 
-/// A request that can be woken: on which event loop, and by which name there,
-/// unique among those that wait.
+/// A request that can be woken: its event loop, and its id there, which is unique among the waiting
+/// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waiter {
-    /// Where it waits.
+    /// Event loop of the request.
     pub event_loop: EventLoop,
-    /// What its host calls it there.
+    /// Id of the request in its host.
     pub id: usize,
 }
 
 impl Waiter {
-    /// Who asks, and waits for no answer.
+    /// The waiter of a request that waits for no reply.
     pub const NOBODY: Self = Self {
         event_loop: EventLoop(usize::MAX),
         id: usize::MAX,
@@ -60,17 +58,17 @@ impl Waiter {
 pub struct Wakers(RwLock<Vec<Arc<dyn Wake>>>);
 
 impl Wakers {
-    /// One event loop more, which lasts as long as the process.
+    /// Adds an event loop, which lasts as long as the process.
     pub fn add(&self, waker: Arc<dyn Wake>) -> EventLoop {
         let mut wakers = write(&self.0);
         wakers.push(waker);
         EventLoop(wakers.len() - 1)
     }
 
-    /// Wakes these, in that order.
+    /// Wakes waiters in this order.
     pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
         let mut waiters = waiters.into_iter().peekable();
-        // most often there is nobody
+        // most often there is none
         if waiters.peek().is_some() {
             let wakers = read(&self.0);
             for Waiter { event_loop, id } in waiters {
@@ -81,7 +79,7 @@ impl Wakers {
         }
     }
 
-    /// It waits no longer: see [`Wake::forget`].
+    /// Cancels the wakeup of a waiter, see [`Wake::forget`].
     pub fn forget(&self, Waiter { event_loop, id }: Waiter) {
         let wakers = read(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
@@ -90,13 +88,13 @@ impl Wakers {
     }
 }
 
-/// The waker of an event loop that asks for itself who is to go on: the woken,
-/// in their order. Who is forgotten is not woken, so that names may be addresses.
+/// The waker of an event loop that polls for woken waiters: their ids in order. A forgotten waiter
+/// is not woken, so that ids may be addresses.
 #[derive(Debug, Default)]
 pub struct Queue(Mutex<VecDeque<usize>>);
 
 impl Queue {
-    /// The next of the woken.
+    /// Returns the next woken waiter.
     pub fn next(&self) -> Option<usize> {
         locked(&self.0).pop_front()
     }
@@ -105,7 +103,7 @@ impl Queue {
 impl Wake for Queue {
     fn wake(&self, id: usize) {
         let mut woken = locked(&self.0);
-        // who is not woken goes on by itself, some time later
+        // a waiter that is not woken resumes by itself after its timeout
         if woken.try_reserve(1).is_ok() {
             woken.push_back(id);
         }
@@ -123,7 +121,7 @@ mod tests {
     use super::{EventLoop, Queue, Wakers};
 
     #[test]
-    fn each_event_loop_wakes_its_own() {
+    fn waiters_are_woken_on_their_own_event_loop() {
         let wakers = Wakers::default();
         let queues = [Arc::new(Queue::default()), Arc::new(Queue::default())];
         let [one, two] = queues.each_ref().map(|queue| wakers.add(queue.clone()));
@@ -132,7 +130,7 @@ mod tests {
         wakers.forget(two.waiter(5));
         let woken = queues.map(|queue| std::iter::from_fn(|| queue.next()).collect::<Vec<_>>());
         assert_eq!(woken, [vec![7], vec![7, 6]]);
-        // who is nowhere is woken by nobody
+        // an unknown event loop has no waker
         wakers.wake([EventLoop(2).waiter(1)]);
         wakers.forget(EventLoop(2).waiter(1));
     }
