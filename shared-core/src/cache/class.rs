@@ -1,29 +1,29 @@
-//! The classes of answers: why one may be kept, and where.
+//! Classes of responses: the kind of dependency that limits the lifetime of an entry, and whether
+//! it may be on disk.
 
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// Why an answer may be kept.
+    /// The class of a response.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
     Class
-    /// It will never change: it hangs on a hash, or on the chain alone.
+    /// The response never changes: it depends on a hash, or on the chain alone.
     Immutable "immutable",
-    /// It hangs on a block's number and may change until that block is final.
+    /// The response depends on a block number, and may change until that block is finalized.
     Unfinalized "unfinalized",
-    /// It hangs on the head of the chain and changes with every block.
+    /// The response depends on the head of the chain, and changes with every block.
     Tip "tip",
-    /// It says how the node is set up, and changes when that is upgraded.
+    /// The response describes the node's configuration, and changes when the node is upgraded.
     Config "config",
-    /// There was nothing to keep: `null`, `[]` at the head, a call that
-    /// reverted. Each block may change that.
+    /// The result is empty: `null`, `[]` at the head, or a reverted call. Each block may change it.
     Nothing "nothing",
-    /// It says its own lifetime (RFC 9111).
+    /// The response specifies its own lifetime (RFC 9111).
     #[default]
     Resource "resource",
 }
 
 impl Class {
-    /// The class of that name.
+    /// Returns the class of that name.
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL
             .iter()
@@ -31,14 +31,14 @@ impl Class {
             .find(|class| class.name().as_bytes() == name)
     }
 
-    /// Whether it may lie on disk. What is not final yet does not, so that a
-    /// reorganisation of the chain needs no deletes there.
+    /// Whether entries of this class may be on disk. Entries that depend on unfinalized blocks may
+    /// not, so that a reorganisation needs no deletes there.
     pub const fn may_be_stored(self) -> bool {
         matches!(self, Self::Immutable | Self::Resource)
     }
 
-    /// Milliseconds where nothing is configured. A slot is 12 s on mainnet and
-    /// 2 s on most other chains: what may change is kept for less.
+    /// Default lifetime in milliseconds. A slot takes 12 s on mainnet and 2 s on most other chains;
+    /// the lifetimes of responses that may change are shorter.
     pub(crate) const fn default_valid(self) -> u64 {
         match self {
             Class::Immutable => 3_600_000,

@@ -1,25 +1,25 @@
-//! Fields of requests that say who asks, and what they mean to the cache.
+//! Credentials: request headers that identify the caller, and their effect on the cache.
 
 use std::fmt;
 
 use Means::{Bypass, Ignore, Key};
 
-/// What a field that says who asks means to the cache.
+/// The effect of a credential on the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// Such a request goes to the node and its answer is not stored.
+    /// The request bypasses the cache: it is forwarded, and its response is not stored.
     Bypass,
-    /// It does not matter to the answer.
+    /// The response does not depend on the header.
     Ignore,
-    /// Answers are kept for each of its values.
+    /// Responses are stored for each value of the header.
     Key,
 }
 
 impl Means {
-    /// What operators call it.
+    /// Names of the policies in the configuration.
     pub const NAMES: &'static [&'static str] = &["bypass", "ignore", "key"];
 
-    /// What is called so.
+    /// Returns the policy of that name.
     pub fn named(name: &[u8]) -> Option<Self> {
         let at = Self::NAMES
             .iter()
@@ -28,23 +28,23 @@ impl Means {
     }
 }
 
-/// Fields that say who asks wherever they are, and mean [`Bypass`] until an operator has
-/// said more.
+/// Headers that identify the caller everywhere, with the policy [`Bypass`] until an operator sets
+/// another one.
 const ALWAYS: [&str; 2] = ["authorization", "cookie"];
 
-/// What an operator has said of fields that say who asks.
+/// The policies that an operator has set for headers that identify the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// In lower case, and in the order of the alphabet.
+    /// Names in lower case and in alphabetical order, with their policies.
     said: Vec<(Box<str>, Means)>,
 }
 
-/// Why something was not taken that an operator says of a field.
+/// The reason why the policy of a header can't be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// It is no name of a field.
+    /// The name is no header name.
     Name,
-    /// Something was said of it already.
+    /// The header has a policy already.
     Twice,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 impl Credentials {
-    /// What a field means.
+    /// Sets the policy of a header.
     ///
     /// # Errors
-    /// [`NameError`]; nothing is changed then.
+    /// Returns a [`NameError`] and changes nothing.
     pub fn say(&mut self, name: &[u8], means: Means) -> Result<(), NameError> {
-        // a word in the wrong place is no field that anybody has
+        // a policy in place of a name is a mistake, and no client's header
         if name.is_empty() || !name.iter().all(is_of_name) || Means::named(name).is_some() {
             return Err(NameError::Name);
         }
@@ -82,10 +82,10 @@ impl Credentials {
         }
     }
 
-    /// The same of those that say who asks wherever they are.
+    /// Sets the policy of the headers that identify the caller everywhere.
     ///
     /// # Errors
-    /// As of [`say`](Self::say).
+    /// Returns the errors of [`say`](Self::say).
     pub fn say_of_usual(&mut self, means: Means) -> Result<(), NameError> {
         let mut all = self.clone();
         for name in ALWAYS {
@@ -95,7 +95,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Whether a request with a field of that name is none for the cache.
+    /// Whether a request with a header of that name bypasses the cache.
     pub fn bypasses(&self, name: &[u8]) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match self.said.iter().find(|(known, _)| is(known)) {
@@ -104,14 +104,14 @@ impl Credentials {
         }
     }
 
-    /// The fields that keep answers apart, in lower case and in order.
+    /// Returns the headers that are part of the vary key, in lower case and in order.
     pub fn keyed(&self) -> impl Iterator<Item = &str> + Clone {
         let keyed = self.said.iter().filter(|(_, means)| *means == Key);
         keyed.map(|(name, _)| &**name)
     }
 }
 
-/// RFC 9110, 5.6.2.
+/// Whether a byte may be part of a header name (RFC 9110, 5.6.2).
 fn is_of_name(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_spoken_of_goes_past() {
+    fn only_default_credentials_bypass_the_cache_when_unset() {
         let mut said = Credentials::default();
         assert!(said.bypasses(b"Authorization") && said.bypasses(b"COOKIE"));
         assert!(!said.bypasses(b"X-Api-Key") && !said.bypasses(b"Author"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_means_one_thing() {
+    fn header_keeps_its_first_policy() {
         let mut said = Credentials::default();
         said.say(b"X-Api-Key", Means::Key).unwrap();
         said.say(b"Cookie", Means::Ignore).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn without_names_it_is_about_the_usual_ones() {
+    fn default_policy_applies_to_authorization_and_cookie() {
         let mut said = Credentials::default();
         said.say_of_usual(Means::Ignore).unwrap();
         assert!(!said.bypasses(b"authorization") && !said.bypasses(b"cookie"));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_header_names_are_rejected() {
         for name in ["", "a b", "a:b", "\u{e9}", "a\"", "key", "bypass"] {
             let said = Credentials::default().say(name.as_bytes(), Means::Key);
             assert_eq!(said, Err(NameError::Name), "{name}");

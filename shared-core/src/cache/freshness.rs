@@ -1,8 +1,8 @@
-//! How long an answer stays fresh, by what it says and by what it was asked.
+//! Lifetimes of responses, by the call and by its result.
 //!
-//! An answer that hangs on a block's *number* may change with a reorganisation
-//! of the chain, so it is `unfinalized` and short-lived, unless the owner
-//! follows the chain and the block was final when the node was asked.
+//! A response that depends on a block *number* may change with a reorganisation of the chain. So it
+//! is `unfinalized` and has a short lifetime, unless the owner follows the chain and the block was
+//! finalized when the request was sent to the node.
 
 use std::sync::Arc;
 
@@ -19,8 +19,7 @@ use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
 
 mod ends;
 
-/// Lifetimes by class, and by method where an operator knows better; and what answers
-/// depend on, where an operator has said that.
+/// Lifetimes by class and by method, and method rows that an operator has added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Valid {
     classes: [Option<u64>; Class::ALL.len()],
@@ -28,15 +27,15 @@ pub struct Valid {
     rows: Arc<Rows>,
 }
 
-/// It has been said already.
+/// The error of a lifetime that was set already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaidBefore;
 
 impl Valid {
-    /// Sets the lifetime of a class. Milliseconds; 0: not stored.
+    /// Sets the lifetime of a class in milliseconds; 0: responses are not stored.
     ///
     /// # Errors
-    /// [`SaidBefore`].
+    /// Returns [`SaidBefore`] if the class has a lifetime already.
     pub fn set_class(&mut self, class: Class, milliseconds: u64) -> Result<(), SaidBefore> {
         match self.classes[class as usize].replace(milliseconds) {
             None => Ok(()),
@@ -44,10 +43,10 @@ impl Valid {
         }
     }
 
-    /// Sets the lifetime of a method's answers, whatever their class.
+    /// Sets the lifetime of a method's responses, regardless of their class.
     ///
     /// # Errors
-    /// [`SaidBefore`].
+    /// Returns [`SaidBefore`] if the method has a lifetime already.
     pub fn set_method(&mut self, method: &[u8], milliseconds: u64) -> Result<(), SaidBefore> {
         if self.method(method).is_some() {
             return Err(SaidBefore);
@@ -56,7 +55,7 @@ impl Valid {
         Ok(())
     }
 
-    /// The same lifetimes, with what an operator has said that answers depend on.
+    /// Returns the same lifetimes with the method rows of an operator.
     pub fn with_rows(&self, rows: Arc<Rows>) -> Self {
         Self {
             rows,
@@ -64,13 +63,13 @@ impl Valid {
         }
     }
 
-    /// The row of a method, as an operator has said it or as the table has it.
+    /// Returns the method row of an operator, or of the method table.
     pub(crate) fn row(&self, method: &[u8]) -> &'static Method {
         let theirs = self.rows.find(method);
         theirs.unwrap_or_else(|| methods::method(method))
     }
 
-    /// What an operator said of a method's lifetime.
+    /// Returns the lifetime that an operator has set for a method.
     pub fn method(&self, method: &[u8]) -> Option<u64> {
         self.methods
             .iter()
@@ -78,70 +77,69 @@ impl Valid {
             .map(|(_, milliseconds)| *milliseconds)
     }
 
-    /// How long answers of a class stay fresh, in milliseconds.
+    /// Returns the lifetime of a class in milliseconds.
     pub fn class(&self, class: Class) -> u64 {
         self.classes[class as usize].unwrap_or(class.default_valid())
     }
 }
 
-/// What a call's answer may be kept for, as far as the call tells.
+/// The lifetime rules of a call, before its result is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect {
     method: &'static Method,
-    /// As long as nothing is known of the chain.
+    /// Class while the state of the chain is unknown.
     class: Class,
-    /// What an operator said of the method, in milliseconds.
+    /// Lifetime that an operator has set for the method, in milliseconds.
     said: Option<u64>,
 }
 
-/// What is known when an answer has come.
+/// The facts that are known when a result has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// The call's.
+    /// Params of the call.
     pub params: Option<&'a [u8]>,
-    /// What was known of the chain when the node was asked, if it is followed.
+    /// Dispatch mark of the request, if the chain is followed.
     pub mark: Option<&'a Mark>,
-    /// Lifetimes.
+    /// Lifetimes of the route.
     pub valid: &'a Valid,
 }
 
-/// What came of a call that is kept as nothing else.
+/// The outcome of a call whose response has no other class than `nothing`.
 #[derive(Clone, Copy, Debug)]
 pub enum Came<'a> {
-    /// Its result.
+    /// Result of the call.
     Result(&'a [u8]),
-    /// Its error.
+    /// Error of the call.
     Error(&'a [u8]),
 }
 
-/// What an answer is kept as.
+/// The classification of a response: its class, lifetime and dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// Why it may be kept.
+    /// Class of the response.
     pub class: Class,
-    /// For how long, in milliseconds.
+    /// Lifetime in milliseconds.
     pub valid: u64,
-    /// The block that it is of, if there is one block that it is of and call or
-    /// answer names it.
+    /// Block of the response, if it depends on one block that the call or the response names.
     pub block: Option<u64>,
-    /// The highest block that it depends on, or the head that it tells of.
+    /// The highest block on which the response depends, or the head that it reports.
     pub height: Option<u64>,
-    /// The block that it says it is of, where it was not asked for by a hash.
+    /// Block that the response names, unless it was requested by a hash.
     pub of: Option<ResultBlock>,
-    /// It is of a transaction, and of that transaction's block nothing is said.
+    /// Upgrade of a response about a transaction that does not name the transaction's block.
     pub if_final: Option<IfFinal>,
-    /// It may be cut short, by a node that did not have all of it: if one says
-    /// the same [some time later](super::process::repeated), it is immutable, for so many
-    /// milliseconds. Until then [`valid`](Self::valid) may be 0.
+    /// Lifetime in milliseconds of a response that may be incomplete because the node did not have
+    /// all blocks. If a node returns the same result [some time later](super::process::repeated),
+    /// the response is immutable with this lifetime. Until then [`valid`](Self::valid) may be 0.
     pub if_repeated: Option<u64>,
-    /// It contradicts itself.
+    /// Whether the result contradicts itself.
     pub is_implausible: bool,
-    /// Its result was read: it is one JSON value.
+    /// Whether the result was parsed: it is one JSON value.
     pub is_read: bool,
 }
 
 impl Judged {
-    /// Of an answer of which nothing else is known.
+    /// Creates the classification of a response without further facts.
     pub(crate) fn new(class: Class, valid: u64, height: Option<u64>) -> Self {
         Self {
             class,
@@ -157,36 +155,36 @@ impl Judged {
     }
 }
 
-/// What else an answer may be kept as, by whoever knows where a transaction is.
+/// The upgrade of an entry by the owner, which knows the blocks of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IfFinal {
-    /// The transaction's hash.
+    /// Hash of the transaction.
     pub transaction: [u8; 32],
-    /// If its block is this one or a lower one, it was final when the node was
-    /// asked.
+    /// The highest block that was finalized when the request was sent to the node. The upgrade
+    /// applies if the transaction's block is not higher.
     pub last: u64,
-    /// The answer may then be kept so long, in milliseconds.
+    /// Lifetime after the upgrade, in milliseconds.
     pub valid: u64,
 }
 
 impl Prospect {
-    /// Of a call; `None`: its answer is not kept, whatever it is.
+    /// Returns the prospect of a call, or `None` if its response is never stored.
     pub fn of(method: &[u8], params: Option<&[u8]>, valid: &Valid) -> Option<Self> {
         let said = valid.method(method);
         let row = valid.row(method);
         let class = match row.class {
-            // a method that the table does not know, and the operator does
+            // the operator knows a method that the method table does not have
             methods::Class::Never if said.is_some() && !row.is_operators => Class::Tip,
             methods::Class::Never => return None,
             methods::Class::Immutable => Class::Immutable,
-            // what the node would do next is its own
+            // the next block differs from node to node
             methods::Class::Tip if is_of_no_block(row, params) => return None,
             methods::Class::Tip => Class::Tip,
             methods::Class::Config => Class::Config,
             methods::Class::ByFinality => class_of(block::reference(row, params))?,
         };
         let is_kept = |class| said.unwrap_or(valid.class(class)) > 0;
-        // what is final may be kept where the rest is not
+        // finalized responses may be stored where the others are not
         let may_be = class == Class::Unfinalized && is_kept(Class::Immutable);
         (is_kept(class) || may_be).then_some(Self {
             method: row,
@@ -195,19 +193,18 @@ impl Prospect {
         })
     }
 
-    /// Whether a later head may change the answer, or the answer show that there is one.
+    /// Whether a later head may change the response, or the response may show a later head.
     pub fn moves_with_head(&self) -> bool {
         !matches!(self.class, Class::Immutable | Class::Config)
     }
 
-    /// Whether the answer depends on the head, and the namespace follows a node of the
-    /// Beacon API: it is not known then when there is a new block.
+    /// Whether the response depends on the head, and the namespace follows a node of the Beacon
+    /// API, so that new blocks are not noticed.
     pub fn is_of_other_api(&self, mark: Option<&Mark>) -> bool {
         self.class == Class::Tip && mark.is_some_and(|mark| mark.heights != Heights::Blocks)
     }
 
-    /// What the answer is kept as, now that its `result` is known; `None`: it
-    /// is not kept.
+    /// Classifies a response by its `result`. Returns `None` if it is not stored.
     pub fn judge(&self, result: &[u8], known: Known<'_>) -> Option<Judged> {
         let is_empty = match content(result) {
             Content::Null => return None,
@@ -218,7 +215,7 @@ impl Prospect {
         if known.mark.is_some_and(|mark| mark.is_wrong) {
             return None;
         }
-        // the node had no time for it, and may have when it is asked again
+        // the node had no time for some parts, and may have it for the next request
         if self.method.traces_one_by_one() && has_failed_part(result) {
             return None;
         }
@@ -233,7 +230,7 @@ impl Prospect {
         })
     }
 
-    /// The class of a result that contradicts itself or another result.
+    /// Classifies a result that contradicts itself or another result.
     pub fn implausible(&self, known: Known<'_>) -> Judged {
         let named = Named::by(self.method, known.params);
         let kept_for = self.valid_nothing(known.valid).min(longest(named));
@@ -244,12 +241,12 @@ impl Prospect {
         }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &'static Method {
         self.method
     }
 
-    /// The same of a result that does not contradict itself.
+    /// Classifies a result that does not contradict itself.
     fn judge_plausible(&self, result: &[u8], known: Known<'_>, is_empty: bool) -> Option<Judged> {
         if self.is_of_other_api(known.mark) {
             return None;
@@ -274,27 +271,27 @@ impl Prospect {
         };
         let at = || height.zip(mark);
         if at().is_some_and(|(height, mark)| mark.head.is_some_and(|head| head < height)) {
-            // with the next block there will be more of a range; and sequencers tell
-            // of blocks before they seal them, under hashes that no block has then
+            // the next block extends the range; and sequencers report blocks before they seal them,
+            // under hashes that no block has later
             return self.judge_tip(named, result, mark, known.valid);
         }
         let is_final = || at().is_some_and(|(height, mark)| mark.is_final(height));
         let class = match self.class {
-            // a node that lags says the same of a block that it does not have
+            // a lagging node returns the same for a block that it does not have
             Class::Immutable if is_empty => return None,
-            // which one is the first may be another one by then
+            // the first block of the node may be another one later
             class if matches!(named, Named::Earliest(_)) => class,
             Class::Unfinalized if is_final() && !is_empty => Class::Immutable,
             class => class,
         };
-        // nobody knows which chain it is of, or its node will have more to say
+        // the chain is not known, or the node will add to the result
         let class = match known.mark {
             Some(mark) if !mark.is_known => Class::Unfinalized,
             _ if class == Class::Immutable && is_to_be_filled_in(result) => Class::Unfinalized,
             _ => class,
         };
         match (named, class) {
-            // nobody knows whether the node had the blocks that it left out
+            // the node may not have had the blocks without a result
             (Named::UpTo(last), Class::Immutable) if block::last_in_list(result) != Some(last) => {
                 self.kept_if_repeated(last, known.valid)
             }
@@ -311,8 +308,7 @@ impl Prospect {
         }
     }
 
-    /// What a range is kept as that is final up to its `last` block, and may be
-    /// cut short.
+    /// Classifies a range that is finalized up to its `last` block and may be incomplete.
     fn kept_if_repeated(&self, last: u64, valid: &Valid) -> Option<Judged> {
         let later = self.valid(Class::Immutable, valid);
         let valid = self.valid(Class::Unfinalized, valid);
@@ -322,7 +318,7 @@ impl Prospect {
         })
     }
 
-    /// What an answer about a transaction is that does not name its block.
+    /// Returns the upgrade of a response about a transaction that does not name its block.
     fn if_final(
         &self,
         named: Named,
@@ -344,14 +340,13 @@ impl Prospect {
         })
     }
 
-    /// What a whole answer is kept as that is kept as nothing else, the value
-    /// of its `result` or `error` being known: at the least, with a lifetime
-    /// of 0, it is an answer to all who were waiting for it.
+    /// Classifies a complete response that has no other class, by its `result` or `error`. It has a
+    /// lifetime of 0 at least, and is shared with all followers.
     pub fn nothing(&self, came: Came<'_>, known: Known<'_>) -> Judged {
         let is_lasting = match came {
             Came::Result(result) => {
                 let is_empty = matches!(content(result), Content::Null | Content::EmptyArray);
-                // one that is sent the next moment is found, without a new head
+                // a transaction that is sent the next moment is found without a new head
                 is_empty && !self.method.finds_before_a_block()
             }
             Came::Error(error) => has_reverted(error),
@@ -367,7 +362,8 @@ impl Prospect {
         Judged::new(Class::Nothing, valid, height)
     }
 
-    /// An operator who knows a method does not know that there is nothing.
+    /// Returns the lifetime of an empty result: an operator's lifetime for the method can only
+    /// shorten it.
     fn valid_nothing(&self, valid: &Valid) -> u64 {
         let most = valid.class(Class::Nothing);
         self.said.map_or(most, |said| said.min(most))
@@ -377,7 +373,8 @@ impl Prospect {
         self.said.unwrap_or(valid.class(class))
     }
 
-    /// What hangs on the head. The node may be behind what others have said.
+    /// Classifies a result that depends on the head. The node may lag behind heads that others have
+    /// reported.
     fn judge_tip(
         &self,
         named: Named,
@@ -417,7 +414,7 @@ impl Prospect {
         (valid > 0).then(|| Judged::new(class, valid, height))
     }
 
-    /// Whether an answer is about what was asked for, as far as it says.
+    /// Whether the result names the requested block or transaction, as far as it names any.
     fn is_about(&self, named: Named, said: Option<ResultBlock>, result: &[u8]) -> bool {
         match (named, said) {
             (Named::Number(number), Some(said)) => said.number == number,
@@ -426,15 +423,15 @@ impl Prospect {
                 let said = block::transaction_in(self.method, result);
                 asked.zip(said).is_none_or(|(asked, said)| asked == said)
             }
-            // it is in no block yet, or does not say so
+            // the transaction is in no block yet, or its block is not named
             (Named::Transaction(_), None) => self.method.in_result == methods::InResult::None,
             _ => true,
         }
     }
 }
 
-/// The longest that an answer about that may be kept, in milliseconds: nobody is told when
-/// a place moves that is not the head.
+/// Maximum lifetime of a response about such blocks, in milliseconds. No event reports a move of a
+/// tag other than the head.
 fn longest(named: Named) -> u64 {
     match named {
         Named::Moving => Class::Tip.default_valid(),
@@ -443,12 +440,12 @@ fn longest(named: Named) -> u64 {
     }
 }
 
-/// Whether the error is the call's own: it fails as long as the state is this
-/// one, whoever asks. Others tell of the node: it is behind, or busy.
-/// Whether a JSON-RPC error tells of a revert.
+/// Whether a JSON-RPC error describes a revert. Such an error is the call's own: the call fails
+/// with it for every client as long as the state is the same. Other errors describe the node: it
+/// lags, or is overloaded.
 pub(crate) fn has_reverted(error: &[u8]) -> bool {
-    // 3 is geth's and EIP-1474's extension for what reverted with data; without
-    // data it is -32000, Nethermind's and Erigon's are -32015 and -32000
+    // 3 is geth's and EIP-1474's extension for a revert with data; without data the code is -32000,
+    // Nethermind's and Erigon's are -32015 and -32000
     match member(error, "code") {
         Some(b"3") => true,
         Some(b"-32000" | b"-32015") => member(error, "message").is_some_and(|message| {
@@ -461,8 +458,7 @@ pub(crate) fn has_reverted(error: &[u8]) -> bool {
     }
 }
 
-/// Whether a call is about what the node would do next, or about no block that every node
-/// takes for the same one.
+/// Whether a call depends on the node's next block, or on no block that is the same for all nodes.
 fn is_of_no_block(method: &Method, params: Option<&[u8]>) -> bool {
     matches!(
         block::reference(method, params),

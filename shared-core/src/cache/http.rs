@@ -1,5 +1,4 @@
-//! HTTP caching (RFC 9111), as a shared cache: what a response head says of
-//! storing it.
+//! HTTP caching (RFC 9111) as a shared cache: the cache directives of a response head.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,37 +6,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::negotiate::list::members;
 
-/// What a response head says.
+/// The cache directives of a response head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// `no-store`, `private` or `no-cache`: it is not for a cache that does
-    /// not revalidate.
+    /// Whether `no-store`, `private` or `no-cache` forbids storing the response in a cache that
+    /// does not revalidate.
     pub forbidden: bool,
-    /// How long it stays fresh from now on, in milliseconds, `Age` deducted;
-    /// `None`: it does not say.
+    /// Time for which the response stays fresh from now on, in milliseconds, with `Age` deducted;
+    /// `None` if the head specifies none.
     pub lifetime: Option<u64>,
-    /// `Age`, in seconds.
+    /// `Age` in seconds.
     pub age: u64,
-    /// How it may be sent after that.
+    /// Conditions for serving the response stale.
     pub stale: Stale,
 }
 
-/// What the node says of sending an answer that has expired. Milliseconds.
+/// The node's directives about serving a stale response, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Stale {
-    /// For how long it may stand in for an error of the node (RFC 5861, 4).
+    /// Time for which the response may be served after an error of the node (RFC 5861, 4).
     pub if_error: u64,
-    /// For how long it may be sent while a new one is fetched (RFC 5861, 3).
+    /// Time for which the response may be served while it is updated (RFC 5861, 3).
     pub while_revalidate: u64,
-    /// It must not be, whatever the operator allows: `must-revalidate`,
-    /// `proxy-revalidate` or `s-maxage` (RFC 9111, 4.2.4).
+    /// Whether serving it stale is forbidden, regardless of the operator's settings:
+    /// `must-revalidate`, `proxy-revalidate` or `s-maxage` (RFC 9111, 4.2.4).
     pub never: bool,
 }
 
-/// The field that nginx takes from upstreams and passes on to nobody.
+/// The header that nginx reads from upstreams and does not forward.
 const ACCEL: &[u8] = b"x-accel-expires";
 
-/// What of a response head concerns caches.
+/// A reader of the headers of a response head that concern caches.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     forbidden: bool,
@@ -51,17 +50,17 @@ pub struct Reader {
     accel: Option<Accel>,
 }
 
-/// `X-Accel-Expires`: what the node says to nginx alone.
+/// The lifetime in `X-Accel-Expires`, which the node sends to nginx alone.
 #[derive(Clone, Copy, Debug)]
 enum Accel {
-    /// Seconds from now on; 0: it is not to be stored.
+    /// Seconds from now on; 0: the response must not be stored.
     For(u64),
     /// Seconds since 1970.
     Until(u64),
 }
 
 impl Accel {
-    /// What is neither says nothing, as in nginx.
+    /// Parses the header; an invalid value has no effect, as in nginx.
     fn read(value: &[u8]) -> Option<Self> {
         match value.strip_prefix(b"@") {
             Some(time) => seconds_up_to(time, u64::MAX / 1000).map(Self::Until),
@@ -71,17 +70,17 @@ impl Accel {
 }
 
 impl Reader {
-    /// A field of the head.
+    /// Reads a header of the head.
     pub fn read(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"cache-control") {
             for directive in members(value) {
                 self.read_directive(directive);
             }
         } else if name.eq_ignore_ascii_case(b"expires") {
-            // section 5.3: what is no date is in the past
+            // section 5.3: an invalid date is in the past
             self.expires.get_or_insert(date(value));
         } else if name.eq_ignore_ascii_case(b"age") {
-            // section 5.1: of a list the first; some proxies make one of two lines
+            // section 5.1: the first member of a list counts; some proxies merge two lines into one
             let first = members(value).next().and_then(seconds);
             self.age = self.age.max(first.unwrap_or(0));
         } else if name.eq_ignore_ascii_case(ACCEL) {
@@ -95,7 +94,7 @@ impl Reader {
         let value = halves.next();
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         if is(b"no-store") || is(b"private") || is(b"no-cache") {
-            // also with field names: they would have to be left out
+            // also with field names, as these headers would have to be left out
             self.forbidden = true;
         } else if is(b"max-age") {
             read_once(&mut self.max_age, value);
@@ -110,7 +109,7 @@ impl Reader {
         }
     }
 
-    /// What it comes to, at the wall clock's `now`, in seconds since 1970.
+    /// Returns the directives at the wall clock's `now`, in seconds since 1970.
     pub fn said(&self, now: u64) -> Said {
         let explicit = self.s_maxage.or(self.max_age);
         let seconds = explicit.or_else(|| {
@@ -120,7 +119,7 @@ impl Reader {
         });
         let seconds = seconds.or(self.expires.map(|_| 0));
         let left = seconds.map(|seconds| seconds.saturating_sub(self.age));
-        // it has the last word, on what is private, too; nginx reads it so
+        // X-Accel-Expires overrides all others, including `private`, as in nginx
         let (forbidden, left) = match self.accel {
             Some(Accel::For(seconds)) => (seconds == 0, Some(seconds)),
             Some(Accel::Until(time)) => (false, Some(time.saturating_sub(now))),
@@ -134,8 +133,8 @@ impl Reader {
         }
     }
 
-    /// What is said in so many words goes beyond what `s-maxage` implies, but
-    /// not beyond what forbids it in so many.
+    /// Returns the directives about serving it stale. An explicit permission overrides the
+    /// prohibition that `s-maxage` implies, but not an explicit prohibition.
     fn stale(&self) -> Stale {
         let allowed = |seconds: Option<u64>| match seconds {
             Some(seconds) if !self.must_revalidate => seconds * 1000,
@@ -148,14 +147,13 @@ impl Reader {
         }
     }
 
-    /// Whether a field is read of a 304 only: it is not kept with the answer.
+    /// Whether a header of a 304 is read and not stored with the entry.
     pub fn is_of_the_moment(name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(b"age") || name.eq_ignore_ascii_case(ACCEL)
     }
 }
 
-/// What the answers to a request depend on besides its target, as heads say
-/// it.
+/// The request headers on which responses depend, by `Vary` and similar headers.
 #[derive(Clone, Debug, Default)]
 pub struct Varies {
     names: Vec<String>,
@@ -163,7 +161,7 @@ pub struct Varies {
 }
 
 impl Varies {
-    /// A field of the head.
+    /// Reads a header of the head.
     pub fn read(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"vary") {
             for member in members(value) {
@@ -173,26 +171,25 @@ impl Varies {
                 }
             }
         } else if name.eq_ignore_ascii_case(b"access-control-allow-origin") && value != b"*" {
-            // without saying so in Vary: others' mistake, not to be repeated
+            // a node that omits `Vary: Origin` here makes a mistake that caches must not repeat
             self.names.push("origin".into());
         }
     }
 
-    /// Whether it is one coding of several.
+    /// Whether the response is one of several content codings.
     pub fn is_negotiated(&self) -> bool {
         self.names.iter().any(|name| name == "accept-encoding")
     }
 
-    /// The names of these fields, in lower case, but for `Accept-Encoding`:
-    /// what is stored is for all. `None`: it depends on more than requests.
+    /// Returns the names of the headers in lower case, without `Accept-Encoding`, as entries serve
+    /// all codings. Returns `None` if the response depends on more than requests.
     pub fn names(mut self) -> Option<Vec<String>> {
         self.names.retain(|name| name != "accept-encoding");
         (!self.on_anything).then_some(self.names)
     }
 }
 
-/// A date (RFC 9110, 5.6.7) whose words may be in any case, and whose zone may
-/// be called UTC.
+/// Parses a date (RFC 9110, 5.6.7). Words may be in any case, and the zone may be called UTC.
 pub fn date(value: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(value)
         .ok()
@@ -213,19 +210,19 @@ pub fn date(value: &[u8]) -> Option<SystemTime> {
     if let Ok(time) = httpdate::parse_http_date(&words.join(" ")) {
         return Some(time);
     }
-    // asctime() pads the day
+    // `asctime()` pads the day
     let [_, month, day, time, year] = &words[..] else {
         return None;
     };
-    // the day of the week says nothing new, and may be wrong
+    // the day of the week is redundant, and may be wrong
     ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
         .iter()
         .map(|weekday| format!("{weekday} {month} {day:>2} {time} {year}"))
         .find_map(|text| httpdate::parse_http_date(&text).ok())
 }
 
-/// Fields of a 304 that don't change what is stored: they are of the body
-/// that was stored, or of none (section 3.2).
+/// Whether a header of a 304 updates the entry. The others describe the stored body, or none
+/// (section 3.2).
 pub fn is_updated_field(name: &[u8]) -> bool {
     const NOT: [&str; 9] = [
         "content-digest",
@@ -244,7 +241,7 @@ pub fn is_updated_field(name: &[u8]) -> bool {
             .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// The first of several counts (section 4.2.1); one that is no number is 0.
+/// Reads the first of several counts (section 4.2.1); an invalid one counts as 0.
 fn read_once(slot: &mut Option<u64>, value: Option<&[u8]>) {
     let value = value.map(|value| {
         value
@@ -255,8 +252,7 @@ fn read_once(slot: &mut Option<u64>, value: Option<&[u8]>) {
     slot.get_or_insert(value.and_then(seconds).unwrap_or(0));
 }
 
-/// Delta-seconds (section 1.2.2): digits, and what is too large is as large
-/// as can be.
+/// Parses delta-seconds (section 1.2.2): digits; larger values count as the maximum.
 fn seconds(value: &[u8]) -> Option<u64> {
     seconds_up_to(value, 1 << 31)
 }
@@ -273,18 +269,18 @@ fn seconds_up_to(value: &[u8], most: u64) -> Option<u64> {
     )
 }
 
-/// Whether a status may be stored where the head says for how long (section
-/// 3: a final status that is understood, and not partial content). What has to
-/// do with conditions or ranges is an answer to them, not to the next request.
+/// Whether a status may be stored if the head specifies a lifetime (section 3: a final status that
+/// is understood, and not partial content). The response to a condition or a range does not fit the
+/// next request.
 pub fn is_storable(status: u16) -> bool {
     !matches!(status, 0..=199 | 206 | 304 | 412 | 416 | 600..)
 }
 
-/// Fields that belong to one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), to
-/// the body as it was sent, or to this cache.
+/// Whether a header is stored with the entry. The others belong to one connection (RFC 9110, 7.6.1;
+/// RFC 9111, 3.1), to the body as it was sent, or to this cache.
 pub fn is_stored_field(name: &[u8]) -> bool {
     const NOT: [&str; 23] = [
-        // what is said to nginx alone, or to a gateway (RFC 3875, 6.3.3)
+        // headers for nginx alone, or for a gateway (RFC 3875, 6.3.3)
         "x-accel-expires",
         "x-accel-redirect",
         "x-accel-limit-rate",
@@ -327,9 +323,9 @@ mod tests {
         reader.said(NOW)
     }
 
-    /// Heads, and the milliseconds that each gives, if it says so.
+    /// Heads, and the lifetime in milliseconds that each specifies, if any.
     #[test]
-    fn a_head_says_for_how_long() {
+    fn lifetime_is_read_from_directives_dates_and_age() {
         let table = "
             # the more special count wins
             cache-control: max-age=5; expires: Sun, 06 Nov 1994 08:50:37 GMT => 5000
@@ -377,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn any_line_may_say_what_it_depends_on() {
+    fn varying_headers_are_collected_from_all_lines() {
         let names = |fields: &[(&str, &str)]| {
             let mut varies = Varies::default();
             for (name, value) in fields {
@@ -399,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_nginx_has_the_last_word() {
+    fn x_accel_expires_overrides_cache_control() {
         let cc = ("Cache-Control", "private, max-age=10");
         let accel = "X-Accel-Expires";
         for (value, expected) in [
@@ -431,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_sent_as_far_as_the_node_allows() {
+    fn stale_directives_are_read_with_explicit_ones_first() {
         let stale = |value: &str| said(&[("Cache-Control", value)]).stale;
         let allowed = Stale {
             if_error: 60_000,
@@ -457,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_is_found_among_others() {
+    fn forbidding_directives_are_found_among_others() {
         for value in [
             "no-store",
             "max-age=9, PRIVATE",

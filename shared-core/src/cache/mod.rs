@@ -1,29 +1,29 @@
-//! Answers kept in the form in which they will be sent, so that a hit costs no
-//! compression.
+//! The response cache. Entries are stored in the form in which they are sent, so that a hit needs
+//! no compression.
 //!
 //! | module          | concern                                                    |
 //! |-----------------|------------------------------------------------------------|
-//! | [`class`]       | why an answer may be kept                                  |
-//! | [`chain`]       | what is known of a chain, and which answers hold           |
-//! | [`freshness`]   | for how long a JSON-RPC answer may be kept                 |
-//! | [`http`]        | what a head says of that (RFC 9111)                        |
-//! | [`stale`]       | when an expired answer may be sent                         |
-//! | [`scope`]       | what tells answers apart                                   |
-//! | [`credentials`] | what fields that say who asks mean to it                   |
-//! | [`resource`]    | what a resource is stored under, in each of its formats    |
-//! | [`status`]      | what the cache had to do with an answer                    |
-//! | [`reason`]      | and why no more                                            |
-//! | [`entry`]       | one answer, and its forms: in batches, as bytes, smaller   |
-//! | [`process`]     | what the exchanges of a process share                      |
-//! | [`link`]        | a process's connections to the owner of a store            |
-//! | [`told`]        | what the owner tells processes                             |
-//! | `owner`         | the rules of the process that has it (feature `store`)     |
+//! | [`class`]       | dependencies that limit the lifetime of entries            |
+//! | [`chain`]       | state of a chain, and validity of the entries of it        |
+//! | [`freshness`]   | lifetimes of JSON-RPC responses                            |
+//! | [`http`]        | cache directives of response heads (RFC 9111)              |
+//! | [`stale`]       | conditions for serving stale entries                       |
+//! | [`scope`]       | vary keys, which separate variants of a response           |
+//! | [`credentials`] | effect of headers that identify the caller                 |
+//! | [`resource`]    | keys of resources, in each of their formats                |
+//! | [`status`]      | cache status of a response                                 |
+//! | [`reason`]      | reason why a response was no hit, or is not stored         |
+//! | [`entry`]       | entries: parts of batches, serialization, recompression    |
+//! | [`process`]     | state that the exchanges of a process share                |
+//! | [`link`]        | owner client: connections of a process to the owner        |
+//! | [`told`]        | events that the owner sends to processes                   |
+//! | `owner`         | rules of the owner process (feature `store`)               |
 //! | `store`         | entries on disk (feature `store`)                          |
 //!
-//! Nothing of that reads a clock or waits, but for `store`, which may wait for the
-//! disk: times are arguments, and who is to wake up is a result.
+//! No module reads a clock or blocks, except `store`, which may wait for the disk: times are
+//! arguments, and waiters that have to be woken are results.
 
-/// An enum, each of its variants with its name.
+/// Defines an enum whose variants have names.
 macro_rules! named {
     ($(#[$attribute:meta])* $name:ident $($(#[$doc:meta])* $variant:ident $text:literal,)*) => {
         $(#[$attribute])*
@@ -32,11 +32,11 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants, in order.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// As logs and other programs are told; empty where there is nothing
-            /// to tell.
+            /// Returns the name of the variant in logs and metrics; empty if there is nothing to
+            /// report.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
@@ -64,9 +64,9 @@ pub mod store;
 pub mod tip_floor;
 pub mod told;
 
-/// A cryptographic hash of all that an answer depends on.
+/// A cryptographic hash of all that a response depends on.
 pub type Key = [u8; 32];
 
-/// What answers of one chain, from one place, have in common: the first half of
-/// the BLAKE3 hash of what it is made of.
+/// The part of a key that the responses of one chain and one route have in common: the first half
+/// of the BLAKE3 hash of the namespace's encoding.
 pub type Namespace = [u8; 16];

@@ -1,20 +1,19 @@
-//! Why an answer did not come from the cache, or is not stored. One enum feeds
-//! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and
-//! tests.
+//! Reasons why a response did not come from the cache, or is not stored. One enum feeds
+//! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and tests.
 
 use crate::jsonrpc::response::ResponseError;
 use crate::jsonrpc::scan::Fault;
 
 named! {
-    /// `$sszip_cache_reason` in nginx.
+    /// The reason why a response was no hit or is not stored: `$sszip_cache_reason` in nginx.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     Reason
-    /// There is none: it was a hit, or was asked for and is being stored.
+    /// No reason: the response was a hit, or was fetched and is being stored.
     #[default]
     None "",
-    /// A field that says who asks, and that `sszip_cache_credentials` says nothing else of.
+    /// The request has a credential with the policy `bypass` (`sszip_cache_credentials`).
     Credentials "credentials",
-    /// The request's method: neither GET or HEAD, nor POST.
+    /// The request's method is not GET, HEAD or POST.
     Method "method",
     /// A GET outside the Beacon API, without `sszip_cache_get all`.
     Get "get",
@@ -26,94 +25,96 @@ named! {
     RequestLength "request-length",
     /// The request's body is in a file: it is longer than the host's buffer.
     BodyOnDisk "body-on-disk",
-    /// It is to become something else than HTTP.
+    /// The request upgrades the connection to another protocol.
     Upgrade "upgrade",
-    /// It is not strictly JSON-RPC.
+    /// The request is not strictly JSON-RPC.
     Malformed "malformed",
     /// A batch longer than `sszip_batch_max`.
     BatchLength "batch-length",
     /// The JSON-RPC method is never stored, or not with these parameters.
     RpcMethod "rpc-method",
-    /// A notification: it has no answer.
+    /// The call is a notification, which has no response.
     Notification "notification",
-    /// `sszip_cache_bypass`.
+    /// The request matches `sszip_cache_bypass`.
     Bypass "bypass",
-    /// Nothing tells its place from others, and it has no namespace.
+    /// The request's route has no namespace and no attribute that distinguishes it from other
+    /// routes.
     Namespace "namespace",
-    /// `sszip_no_cache`.
+    /// The response matches `sszip_no_cache`.
     NoCache "no-cache",
-    /// The request says `Cache-Control: no-store`.
+    /// The request has `Cache-Control: no-store`.
     RequestNoStore "request-no-store",
-    /// The process is short of memory, or holds as much as it may.
+    /// Memory was refused, or the memory budget is used up.
     Memory "memory",
-    /// There is no cache in this process.
+    /// The process has no cache.
     NoMemoryCache "no-cache-memory",
-    /// Others have made the answer: no node was asked.
+    /// The host made the response itself, without a request to the node.
     Local "local",
-    /// What was asked for must not be called.
+    /// The call is denied by the policy.
     Denied "denied",
-    /// The status of the answer.
+    /// The status of the response is not cacheable.
     Status "status",
-    /// It sets a cookie.
+    /// The response sets a cookie.
     SetCookie "set-cookie",
-    /// `Cache-Control`, `Expires` or `X-Accel-Expires` of the answer.
+    /// `Cache-Control`, `Expires` or `X-Accel-Expires` of the response forbids it.
     CacheControl "cache-control",
-    /// `no-transform`: it must not be coded.
+    /// The response has `no-transform`: it must not be compressed.
     NoTransform "no-transform",
-    /// It depends on more than can be told apart.
+    /// The response depends on more than request headers, or on too many of them.
     Vary "vary",
-    /// The media type of the answer.
+    /// The media type of the response is not cached.
     Type "type",
-    /// A coding that nobody asked for.
+    /// The response has a content coding that was not requested.
     Coding "coding",
-    /// It is longer than `sszip_cache_max_entry`.
+    /// The response is longer than `sszip_cache_max_entry`.
     Length "length",
-    /// Nothing says for how long it holds.
+    /// The response has no lifetime.
     Lifetime "lifetime",
-    /// Another module has changed the body.
+    /// Other filters have changed the body.
     Filtered "filtered",
-    /// It is not whole.
+    /// The response is truncated.
     Cut "cut",
-    /// A JSON-RPC error.
+    /// The response is a JSON-RPC error.
     Error "error",
-    /// Another chain's than the namespace's, whose cache is off until it is purged.
+    /// The response is of another chain than the namespace's, whose cache is off until it is
+    /// purged.
     WrongChain "wrong-chain",
-    /// A route of the Beacon API whose answers are never stored.
+    /// The response is of a route of the Beacon API that is never cached.
     Route "route",
-    /// Nothing that lasts: null, pending, of another block, or not believed.
+    /// The result is not cacheable: it is null, pending, of another block, or not confirmed.
     Result "result",
-    /// It is nested deeper than is read.
+    /// The response is nested too deeply to be parsed.
     Depth "depth",
-    /// It contradicts itself.
+    /// The result contradicts itself.
     Implausible "implausible",
-    /// It depends on the head, and the namespace follows a node of the other API.
+    /// The response depends on the head, and the namespace follows a node of the other API.
     OtherApi "other-api",
-    /// It becomes a part of another answer.
+    /// The response is to a subrequest, and becomes a part of another response.
     Subrequest "subrequest",
-    /// A part of it was asked for.
+    /// The request is for a range.
     Range "range",
-    /// A condition of the client's that the cache does not judge.
+    /// The request has a condition that the cache does not evaluate.
     Condition "condition",
-    /// The host rewrites where it points to: for each client anew.
+    /// The response is a redirect whose target the host rewrites for each client.
     Redirect "redirect",
-    /// A call that the node has at a route: what that gives is not stored.
+    /// The call is sent to a REST route of the node, whose response is not stored.
     Ssz "ssz",
-    /// It was to be in another format, and nothing names its fork.
+    /// The response has to be transcoded, and nothing names its fork.
     SszVersion "ssz-version",
-    /// Its fork is not known, or has no such type.
+    /// The fork of the response is unknown, or has no such type.
     SszFork "ssz-fork",
-    /// It is no value of its type.
+    /// The response is no valid value of its type.
     SszInvalid "ssz-invalid",
-    /// It is too much SSZ.
+    /// The response is too long as SSZ.
     SszLength "ssz-length",
-    /// It has another root than was asked for.
+    /// The response has another root than the requested one.
     SszRoot "ssz-root",
-    /// As many long answers are made another format of as may be at a time.
+    /// The maximum number of long responses is being transcoded already.
     SszBusy "ssz-busy",
 }
 
 impl Reason {
-    /// Why an answer that can't be read is not stored.
+    /// Returns the reason why a response that can't be parsed is not stored.
     pub fn of_answer(error: &ResponseError) -> Self {
         match error {
             ResponseError::Syntax(error) if error.fault == Fault::Depth => Reason::Depth,

@@ -1,9 +1,10 @@
-//! What a resource is stored under, and what it is told from others by.
+//! Keys of resources, and their entity tags.
 
 use super::scope::Scope;
 use super::Key;
 
-/// The key of a resource. It never is one of a call: those hash another tag.
+/// Returns the key of a resource. It never equals the key of a call, which is hashed with another
+/// context.
 pub(crate) fn key_of(scope: &Scope, name: &[u8]) -> Key {
     let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
     hasher.update(&(scope.bytes().len() as u64).to_le_bytes());
@@ -12,23 +13,23 @@ pub(crate) fn key_of(scope: &Scope, name: &[u8]) -> Key {
     *hasher.finalize().as_bytes()
 }
 
-/// The key of a resource in one of its two formats. Those of both differ in one
-/// bit, so that whoever has one knows the other.
+/// Returns the key of a resource in one of its two formats. The keys of both formats differ in one
+/// bit, so that each can be derived from the other.
 pub(crate) fn of_form(mut key: Key, is_ssz: bool) -> Key {
     let last = &mut key[size_of::<Key>() - 1];
     *last = *last & !1 | u8::from(is_ssz);
     key
 }
 
-/// The key of the same resource in its other format. What has no formats has none
-/// under that key: it is no hash that anything has.
+/// Returns the key of the same resource in its other format. For a resource without formats it is a
+/// key without an entry, as no hash equals it.
 pub fn other_form(key: &Key) -> Key {
     let mut other = *key;
     other[size_of::<Key>() - 1] ^= 1;
     other
 }
 
-/// A strong entity tag of these bytes.
+/// Returns a strong entity tag of these bytes.
 pub(crate) fn tag_of(body: &[u8]) -> Vec<u8> {
     let hash = blake3::hash(body).to_hex();
     format!("\"{}\"", &hash[..32]).into_bytes()

@@ -1,32 +1,32 @@
-//! What tells answers to the same call apart: where it was asked, by whom,
-//! and what else the node makes its answers depend on.
+//! Vary keys, which separate variants of a response: by the route, the caller, and other headers on
+//! which the node's responses depend.
 
 use std::sync::Arc;
 
 use super::Namespace;
 use crate::jsonrpc::key::Keys;
 
-/// Fields that tell answers apart often, and say nothing of who asks.
+/// Headers that often separate variants, and do not identify the caller.
 const OF_ANYBODY: [&str; 4] = ["accept", "accept-encoding", "accept-language", "origin"];
 
-/// The fields of a request head, kept for as long as its answer may turn out
-/// to depend on them.
+/// The headers of a request, which are kept until it is known on which of them the response
+/// depends.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
-    /// Ends of name and value of each.
+    /// Ends of name and value of each header.
     ends: Vec<(usize, usize)>,
 }
 
 impl Fields {
-    /// Makes room for so many usual ones.
+    /// Reserves memory for a number of headers of usual length.
     pub fn make_room(&mut self, fields: usize) {
-        // refused: it will be found out later
+        // a refusal shows when the headers are added
         let _ = self.ends.try_reserve(fields);
         let _ = self.bytes.try_reserve(fields * 48);
     }
 
-    /// Adds a field.
+    /// Adds a header.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);
         let name_end = self.bytes.len();
@@ -34,7 +34,7 @@ impl Fields {
         self.ends.push((name_end, self.bytes.len()));
     }
 
-    /// Makes it the only field of that name.
+    /// Replaces all headers of that name by this one.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         let mut fields = Fields::default();
         for (other, value) in self.iter() {
@@ -46,7 +46,7 @@ impl Fields {
         *self = fields;
     }
 
-    /// All of them: name, value.
+    /// Returns all headers: name, value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;
         self.ends.iter().map(move |&(name_end, value_end)| {
@@ -59,7 +59,7 @@ impl Fields {
         })
     }
 
-    /// The values of the fields of that name.
+    /// Returns the values of the headers of that name.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.iter()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
@@ -67,19 +67,19 @@ impl Fields {
     }
 }
 
-/// An injective encoding of all of it: each part with its length before it.
+/// A vary key: an injective encoding of its parts, each preceded by its length.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     bytes: Vec<u8>,
-    /// The namespace ends here.
+    /// End of the namespace.
     namespace: usize,
-    /// Where what answers vary on starts; the place is before it.
+    /// End of the route part; the values of the headers in `Vary` follow.
     place: usize,
     pub(super) names: Option<Names>,
 }
 
 impl Scope {
-    /// An empty one, with room for a usual place.
+    /// Creates an empty vary key with memory for a usual route part.
     pub fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(128),
@@ -87,7 +87,7 @@ impl Scope {
         }
     }
 
-    /// Adds a part of the place.
+    /// Adds a part to the route part.
     pub fn push(&mut self, part: &[u8]) {
         self.push_part(part);
         self.place = self.bytes.len();
@@ -99,24 +99,23 @@ impl Scope {
         self.bytes.extend_from_slice(part);
     }
 
-    /// What was pushed up to now is the namespace.
+    /// Ends the namespace after the parts that were added so far.
     pub fn end_namespace(&mut self) {
         self.namespace = self.bytes.len();
     }
 
-    /// The names of the fields that it varies on.
+    /// Returns the names of the headers that the vary key covers.
     pub fn names(&self) -> Option<&Names> {
         self.names.as_ref()
     }
 
-    /// The encoding of the namespace.
+    /// Returns the encoding of the namespace.
     pub fn namespace(&self) -> &[u8] {
         &self.bytes[..self.namespace]
     }
 
-    /// Adds the named fields to the place, as a hash of their names and values: what
-    /// remembers calls has scopes for longer than their requests last, and is not to have
-    /// credentials.
+    /// Adds a hash of the named headers to the route part. The key cache keeps vary keys for longer
+    /// than their requests last, and must not contain credentials.
     pub fn push_hashed<'a>(&mut self, fields: &Fields, names: impl Iterator<Item = &'a str>) {
         let mut all = Self::default();
         for name in names {
@@ -126,9 +125,9 @@ impl Scope {
         self.push(blake3::hash(&all.bytes).as_bytes());
     }
 
-    /// Sets what answers vary on here. Which fields these are is a part of it:
-    /// processes that share a store, and one that was started anew, may have
-    /// learnt different ones.
+    /// Sets the headers on which responses of the route depend. Their names are a part of the vary
+    /// key: processes that share a store, or that were restarted, may have recorded different
+    /// names.
     pub fn vary(&mut self, fields: &Fields, names: Option<Names>) {
         self.bytes.truncate(self.place);
         for name in names.iter().flat_map(|names| names.split(BETWEEN)) {
@@ -138,8 +137,7 @@ impl Scope {
         self.names = names;
     }
 
-    /// The field as one line, without the white space around commas (RFC 9111,
-    /// 4.1).
+    /// Adds a header as one line, without the white space around commas (RFC 9111, 4.1).
     fn push_members(&mut self, fields: &Fields, name: &str) {
         let mut line = Vec::new();
         let mut present = false;
@@ -155,7 +153,7 @@ impl Scope {
         self.bytes.push(u8::from(present));
         match OF_ANYBODY.contains(&name) {
             true => self.push_part(&line),
-            // as of credentials, which it may be
+            // hashed like credentials, as it may be one
             false => self.push_part(blake3::hash(&line).as_bytes()),
         }
     }
@@ -168,22 +166,22 @@ impl Scope {
         }
     }
 
-    /// The encoding.
+    /// Returns the encoding.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What keys of calls in this scope are made with.
+    /// Returns the hasher of the keys of calls with this vary key.
     pub fn keys(&self) -> Keys {
         Keys::of(&self.bytes)
     }
 
-    /// The encoding of the place.
+    /// Returns the encoding of the route part.
     pub(super) fn place(&self) -> &[u8] {
         &self.bytes[..self.place]
     }
 
-    /// Whether that is among what answers vary on here.
+    /// Whether the vary key covers a header.
     pub(super) fn covers(&self, name: &str) -> bool {
         self.names
             .iter()
@@ -192,24 +190,24 @@ impl Scope {
     }
 }
 
-/// What a namespace is known by that an operator has named.
+/// Returns the namespace that an operator has named.
 pub fn named(namespace: &[u8]) -> Namespace {
     let mut scope = Scope::default();
     scope.push(namespace);
     name_of(&scope.bytes)
 }
 
-/// What others know a namespace by, or a place, of its encoding.
+/// Returns the short hash of the encoding of a namespace or a route.
 pub fn name_of(encoding: &[u8]) -> Namespace {
     let mut name = Namespace::default();
     name.copy_from_slice(&blake3::hash(encoding).as_bytes()[..16]);
     name
 }
 
-/// Names of fields, in lower case and in order.
+/// Names of headers, in lower case and in order, with a separator between them.
 pub type Names = Arc<str>;
 
-/// What stands between them: no name of a field has it.
+/// Separator of names, which no header name contains.
 pub(super) const BETWEEN: char = '\n';
 
 #[cfg(test)]
@@ -233,13 +231,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn parts_that_are_put_together_otherwise_are_another_scope() {
+    fn vary_keys_with_other_part_boundaries_are_different() {
         assert_ne!(scope(&["ab", "c"]).bytes(), scope(&["a", "bc"]).bytes());
         assert_ne!(scope(&["a", ""]).bytes(), scope(&["a"]).bytes());
     }
 
     #[test]
-    fn who_asks_is_told_apart_and_not_kept() {
+    fn credentials_separate_vary_keys_and_are_not_stored_in_them() {
         let of = |lines: &[(&str, &str)], names: &[&str]| {
             let mut scope = scope(&["here"]);
             scope.push_hashed(&fields(lines), names.iter().copied());
@@ -272,7 +270,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_answers_vary_on_may_be_credentials() {
+    fn varying_header_is_not_stored_in_the_vary_key() {
         let mut varied = scope(&["here"]);
         varied.vary(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
         let mut other = scope(&["here"]);
@@ -283,7 +281,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_field_that_is_absent_is_not_one_that_is_empty() {
+    fn absent_header_is_distinguished_from_an_empty_one() {
         let names: super::Names = "origin".into();
         let (mut absent, mut empty) = (scope(&["here"]), scope(&["here"]));
         absent.vary(&fields(&[]), Some(names.clone()));

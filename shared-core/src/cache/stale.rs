@@ -1,40 +1,39 @@
-//! When an expired answer may be sent: nginx's `proxy_cache_use_stale`, as an
-//! operator knows it.
+//! Conditions for serving stale entries, as in nginx's `proxy_cache_use_stale`.
 
-/// For how long after it has expired an answer may be sent, in milliseconds.
-/// It is to bridge a node's restart or the loss of its peers. A chain has gone
-/// on by fifty blocks then: what is older misleads more than an error does.
+/// Maximum time after its expiry for which an entry may be served, in milliseconds. It bridges a
+/// node's restart or the loss of its peers. The chain has grown by fifty blocks in that time: an
+/// older response misleads more than an error does.
 pub const MOST: u64 = 600_000;
 
-/// In what way the node failed a request.
+/// The way in which the upstream failed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No connection to it could be opened.
     Connect,
-    /// It went away before its answer's head.
+    /// The connection was closed before the response head.
     Error,
-    /// It took too long.
+    /// The response did not arrive in time.
     Timeout,
-    /// What it answered is not HTTP.
+    /// The response is not HTTP.
     InvalidHeader,
-    /// Its answer has this status.
+    /// The response has this status.
     Status(u16),
-    /// The host has answered by itself, for another reason than the node.
+    /// The host has sent a local reply for another reason than the upstream.
     Local,
 }
 
 impl Failure {
-    /// Whether the host answers because the node did not: no head of the node's came.
+    /// Whether the upstream failed before a response head arrived.
     pub fn is_before_head(self) -> bool {
         !matches!(self, Self::Status(_) | Self::Local)
     }
 
-    /// The failure behind a response of Envoy's own, by its status and its response code
+    /// Returns the failure behind a local reply of Envoy, by its status and its response code
     /// details (Envoy, `StreamInfo::ResponseCodeDetails`).
     pub fn of_envoy(status: u32, details: &[u8]) -> Self {
         let has = |part: &[u8]| details.windows(part.len()).any(|it| it == part);
         let has_any = |parts: &[&str]| parts.iter().any(|part| has(part.as_bytes()));
-        // a circuit breaker (`overflow`) opens none, either
+        // a circuit breaker (`overflow`) opens no connection, either
         let is_connect = [
             "connection_failure",
             "connect_error",
@@ -60,11 +59,11 @@ impl Failure {
     }
 }
 
-/// The cases in which an expired answer may be sent.
+/// The conditions under which a stale entry may be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UseStale(u16);
 
-/// The words, each with its bit, and with the status that it is of.
+/// Words of the directive. The position of a word is its bit; statuses have words of their own.
 const WORDS: [(&str, Option<u16>); 12] = [
     ("error", None),
     ("timeout", None),
@@ -80,7 +79,7 @@ const WORDS: [(&str, Option<u16>); 12] = [
     ("off", None),
 ];
 
-/// The bits of those words.
+/// Returns the bits of the matching words.
 fn bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
     let words = WORDS.iter().enumerate();
     let said = words.filter(|(_, (word, status))| is_it(word, *status));
@@ -88,10 +87,10 @@ fn bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
 }
 
 impl UseStale {
-    /// Of a directive's words; as in nginx `off` undoes all others.
+    /// Parses the words of a directive; as in nginx, `off` overrides all others.
     ///
     /// # Errors
-    /// The first word that is none.
+    /// Returns the first unknown word.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
         let mut all = 0;
         for word in words {
@@ -104,17 +103,17 @@ impl UseStale {
         Ok(Self(if is_off { 0 } else { all }))
     }
 
-    /// Whether there is such a case.
+    /// Whether any condition is set.
     pub fn is_any(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether it may be sent while another request fetches a new one.
+    /// Whether a stale entry may be served while it is being updated.
     pub fn while_updating(self) -> bool {
         self.0 & bits(|word, _| word == "updating") != 0
     }
 
-    /// Whether it may be sent in place of this.
+    /// Whether a stale entry may be served after this failure.
     pub fn covers(self, failure: Failure) -> bool {
         let word = match failure {
             Failure::Connect | Failure::Error | Failure::Local => "error",
@@ -126,7 +125,7 @@ impl UseStale {
     }
 }
 
-/// All that [`UseStale::parse`] reads.
+/// Returns all words that [`UseStale::parse`] accepts.
 pub fn words() -> Vec<&'static str> {
     WORDS.iter().map(|(word, _)| *word).collect()
 }
@@ -153,7 +152,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_word_covers_its_failure_and_no_other() {
+    fn words_cover_only_their_own_failure() {
         for (word, _) in WORDS {
             let said = parse(word).unwrap();
             for (name, failure) in FAILURES {
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_envoy_are_told_apart_by_details() {
+    fn envoy_failures_are_distinguished_by_response_code_details() {
         for (status, details, expected) in [
             (503, "no_healthy_upstream", Failure::Connect),
             (
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn words_add_up_and_off_undoes_them() {
+    fn words_are_combined_and_off_overrides_them() {
         let said = parse("error http_503 updating").unwrap();
         assert!(said.covers(Failure::Error) && said.covers(Failure::Status(503)));
         assert!(said.while_updating() && !said.covers(Failure::Status(500)));

@@ -1,23 +1,22 @@
-//! What the cache had to do with an answer.
+//! Cache status of responses.
 
 named! {
-    /// `$sszip_cache_status` in nginx.
+    /// The cache status of a response: `$sszip_cache_status` in nginx.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     CacheStatus
-    /// There is no cache here, or the request is not one for it.
+    /// The route has no cache, or the request is not one for a cache.
     #[default]
     None "",
-    /// It was not looked up: nothing that could be stored was asked for.
+    /// The request was not looked up: its response could not be stored.
     Bypass "BYPASS",
-    /// It was not there.
+    /// The entry was not found.
     Miss "MISS",
-    /// It was there, and stale, and the node says that it is still right.
+    /// The entry was stale, and the node has confirmed it.
     Revalidated "REVALIDATED",
-    /// It was there, and stale, and was sent because the node failed.
+    /// The entry was stale, and was served because the node failed.
     Stale "STALE",
-    /// It was there, and stale, and was sent because another request fetches a
-    /// new one.
+    /// The entry was stale, and was served while another request updates it.
     Updating "UPDATING",
-    /// It was there.
+    /// The entry was found.
     Hit "HIT",
 }

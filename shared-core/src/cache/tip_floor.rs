@@ -1,8 +1,8 @@
-//! Which answers about the head hold, known to all workers of a host at once.
+//! Tip floors: the blocks that responses have shown, known to all workers of a host at once.
 //!
-//! A client that was shown a block above the head must not get an older head from any
-//! worker. The owner tells all processes of it within a millisecond; until then they know it
-//! by memory that they share, where there is some.
+//! A client that was shown a block above the head must not get an older head from another worker.
+//! The owner notifies all processes within a millisecond; until then they know the block by shared
+//! memory, if there is any.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +10,25 @@ use std::sync::Arc;
 
 use super::Namespace;
 
-/// Namespaces that have a floor in shared memory. Those beyond have one for each process.
+/// Number of namespaces with a floor in shared memory. Further ones have a floor in each process.
 const ROWS: usize = 256;
 
-/// Numbers of a row: the namespace, and those of its floor.
+/// Numbers of a row: the namespace, and the numbers of its floor.
 const ROW: usize = 6;
 
-/// Places of a floor's numbers.
+/// Positions of a floor's numbers.
 const EPOCH: usize = 0;
 const COUNT: usize = 1;
 const HEIGHT: usize = 2;
 const SEEN: usize = 3;
 const KNOWN_EPOCH: usize = 4;
 
-/// An owner counts epochs from the microsecond of its start. One that is so far behind what
-/// is known here began when the clock was set back.
+/// Number of epochs by which a new owner's epoch may be lower than a known one; if it is lower by
+/// more, the clock was set back. An owner counts epochs from the microsecond of its start.
 const SET_BACK: u64 = 1_000_000;
 
-/// The floor of a chain: what is known of the head by answers that were shown, and not by
-/// the owner.
+/// The floor of a chain: facts about the head that responses have shown before the owner reported
+/// them.
 #[derive(Debug)]
 pub(super) struct TipFloor(Numbers);
 
@@ -39,23 +39,24 @@ enum Numbers {
     Hosted {
         host: Arc<dyn SharedFloors>,
         namespace: Namespace,
-        /// In place of the host's, where that has none.
+        /// Numbers in place of the host's, if the host has no store.
         own: [AtomicU64; LENGTH],
     },
 }
 
-/// Numbers of a floor.
+/// Number of a floor's numbers.
 const LENGTH: usize = ROW - 1;
 
-/// The numbers of a floor, which only [`TipFloor`] knows the meaning of.
+/// The numbers of a floor; only [`TipFloor`] knows their meaning.
 pub type Row = [u64; LENGTH];
 
-/// Floors in a store of the host's, for processes that share no memory: sandboxes.
+/// Floors in a store of the host, for processes that share no memory: sandboxes.
 pub trait SharedFloors: Debug + Send + Sync {
-    /// The row of a namespace: zeros before the first change. `None`: the host has no store.
+    /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
+    /// host has no store.
     fn read(&self, namespace: &Namespace) -> Option<Row>;
 
-    /// Changes the row in one step, whoever else does. Whether that was possible.
+    /// Changes the row atomically. Returns whether that was possible.
     fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut Row)) -> bool;
 }
 
@@ -115,74 +116,74 @@ impl Default for TipFloor {
 }
 
 impl TipFloor {
-    /// The tip has ended with a block of that height: what was asked for in this epoch, or an
-    /// earlier one, may be older than what was shown.
+    /// Ends the tip with a block of that height: a response that was fetched in this or an earlier
+    /// epoch may be older than a block that was shown.
     pub(super) fn raise(&self, epoch: u64, height: u64) {
-        // what another process asked for may be of an epoch that this one has not heard of yet
+        // another process may fetch in an epoch that this one does not know yet
         let epoch = epoch.max(self.known_epoch());
-        // in this order: whoever counts the new end knows the rest
+        // in this order: a reader of the new count finds the other numbers changed
         self.knows(height);
         self.0.fetch_max(EPOCH, epoch);
         self.0.increment(COUNT);
     }
 
-    /// A block of that height was shown.
+    /// Records that a block of that height was shown.
     pub(super) fn knows(&self, height: u64) {
         self.0.fetch_max(HEIGHT, height);
     }
 
-    /// The highest block that was shown above the head, ever. An answer that tells of a head
-    /// as high as that is as new as all that was shown.
+    /// The highest block that was ever shown above the head. An entry about a head at least as high
+    /// is as recent as all that was shown.
     pub(super) fn height(&self) -> u64 {
         self.0.load(HEIGHT)
     }
 
-    /// A process knows of that epoch, and may ask a node for answers that are of it.
+    /// Records that a process knows this epoch, and may fetch responses in it.
     pub(super) fn knows_epoch(&self, epoch: u64) {
         if epoch > self.known_epoch() {
             self.0.fetch_max(KNOWN_EPOCH, epoch);
         }
     }
 
-    /// The last epoch that any of the processes knows of.
+    /// The last epoch that any process knows.
     fn known_epoch(&self) -> u64 {
         self.0.load(KNOWN_EPOCH)
     }
 
-    /// A process knows of a head of that height.
+    /// Records that a process knows a head of that height.
     pub(super) fn sees(&self, head: u64) {
         if head > self.seen() {
             self.0.fetch_max(SEEN, head);
         }
     }
 
-    /// The head is that one, though others were higher.
+    /// Sets the head, though a higher one was known.
     pub(super) fn resets(&self, head: u64) {
         self.0.store(SEEN, head);
     }
 
-    /// The highest head that any of the processes knows of: the owner tells one after the
-    /// other.
+    /// The highest head that any process knows; the owner notifies them one after another.
     pub(super) fn seen(&self) -> u64 {
         self.0.load(SEEN)
     }
 
-    /// How often it has ended.
+    /// Number of times that the tip has ended.
     pub(super) fn ends(&self) -> u64 {
         self.0.load(COUNT)
     }
 
-    /// The last epoch in which it has.
+    /// The last epoch in which the tip has ended.
     pub(super) fn last_epoch(&self) -> u64 {
         self.0.load(EPOCH)
     }
 
-    /// Whether what the owner was given of that epoch may be of before that.
+    /// Whether an entry that the owner stored in that epoch may be older than the last end of the
+    /// tip.
     pub(super) fn ended(&self, epoch: u64) -> bool {
         epoch <= self.last_epoch()
     }
 
-    /// Another owner counts from an earlier time on.
+    /// Lowers the epochs if a new owner counts from an earlier time on.
     pub(super) fn reset_if_ahead(&self, epoch: u64) {
         for at in [EPOCH, KNOWN_EPOCH] {
             if self.0.load(at) > epoch.saturating_add(SET_BACK) {
@@ -192,17 +193,17 @@ impl TipFloor {
     }
 }
 
-/// Where processes of one host share the floors of all chains.
+/// The place where processes of one host share the floors of all chains.
 #[derive(Clone, Debug)]
 pub enum Floors {
-    /// In memory.
+    /// Shared memory.
     Table(Table),
-    /// In a store of the host's.
+    /// A store of the host.
     Hosted(Arc<dyn SharedFloors>),
 }
 
 impl Floors {
-    /// The floor of a namespace.
+    /// Returns the floor of a namespace.
     pub(super) fn floor(&self, namespace: &Namespace) -> TipFloor {
         match self {
             Self::Table(table) => table.floor(namespace),
@@ -215,21 +216,21 @@ impl Floors {
     }
 }
 
-/// The floors of all chains, in memory that several processes share.
+/// The floors of all chains in memory that several processes share.
 #[derive(Clone, Copy, Debug)]
 pub struct Table(&'static [AtomicU64]);
 
 impl Table {
-    /// How many numbers it takes.
+    /// Number of numbers in the table.
     pub const LENGTH: usize = ROWS * ROW;
 
-    /// One in memory of [`LENGTH`](Self::LENGTH) numbers that were zero before the first
-    /// process had it. `None`: there are fewer numbers.
+    /// Creates a table in memory of [`LENGTH`](Self::LENGTH) numbers that were zero before the
+    /// first process used it. Returns `None` if there are fewer numbers.
     pub fn of(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
-    /// The row of a namespace, which is taken if it has none.
+    /// Returns the floor of a namespace, and takes a row for it if it has none.
     pub(super) fn floor(self, namespace: &Namespace) -> TipFloor {
         let name = namespace
             .first_chunk()
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_whose_clock_was_set_back_lowers_the_floor() {
+    fn owner_with_a_clock_that_was_set_back_lowers_the_floor() {
         let floor = TipFloor::default();
         floor.raise(5_000_000, 1);
         floor.reset_if_ahead(4_999_998);

@@ -1,57 +1,59 @@
-//! What the owner of a store tells processes: values, and the events of a stream
-//! (`text/event-stream`, WHATWG HTML, 9.2) that they are written as.
+//! Events that the owner sends to processes, and their serialization on the event stream
+//! (`text/event-stream`, WHATWG HTML, 9.2).
 
 use serde_json::Value;
 
 use super::chain::State;
 use super::{Key, Namespace};
 
-/// The version of the protocol that `hello` says.
+/// Version of the protocol in the event `hello`.
 const VERSION: u32 = 1;
 
-/// What a process is told.
+/// An event of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The first event of a stream.
+    /// The first event of a stream, with a lease of the process's memory.
     Hello {
-        /// How many purges there were.
+        /// Purge generation.
         generation: u64,
-        /// Until when it may use its memory, monotonic milliseconds.
+        /// Time until which the process may send entries from its memory, in monotonic
+        /// milliseconds.
         until: u64,
     },
-    /// It may go on using its memory.
+    /// An extension of the lease of the process's memory.
     Lease {
-        /// As above.
+        /// Purge generation.
         generation: u64,
-        /// As above.
+        /// Time until which the process may send entries from its memory, in monotonic
+        /// milliseconds.
         until: u64,
     },
-    /// The key is there.
+    /// The key was stored.
     Filled(Key),
-    /// The key isn't there, and nobody fetches it any more.
+    /// The key was not stored, and no process fetches it any more.
     GivenUp(Key),
-    /// What is known of a chain now.
+    /// The state of a chain has changed.
     Chain {
-        /// Behind which namespace.
+        /// Namespace of the chain.
         namespace: Namespace,
-        /// All of it.
+        /// State of the chain.
         state: Box<State>,
     },
     /// Entries were removed, and must not be sent any more.
     Purge {
-        /// The purge's.
+        /// Generation of the purge.
         generation: u64,
-        /// If it was about this one only.
+        /// Key of a purge of one entry.
         key: Option<Key>,
     },
 }
 
-/// It can't be read.
+/// The error of an event that can't be json.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnEvent;
 
 impl Event {
-    /// Adds it to a stream.
+    /// Appends the event to a stream.
     pub fn write(&self, to: &mut String) {
         let (name, data) = match self {
             Self::Hello { generation, until } => {
@@ -77,40 +79,40 @@ impl Event {
         }
     }
 
-    /// The event of that name; `None`: it is of a later version, and changes
-    /// nothing here.
+    /// Parses the event of that name. Returns `None` if the name belongs to a later version of the
+    /// protocol and has no effect here.
     ///
     /// # Errors
-    /// [`NotAnEvent`].
+    /// Returns [`NotAnEvent`] if the data is invalid.
     pub fn read(name: &[u8], data: &[u8]) -> Result<Option<Self>, NotAnEvent> {
-        let said = || serde_json::from_slice::<Value>(data).map_err(|_| NotAnEvent);
-        let number = |said: &Value, name| said[name].as_u64().ok_or(NotAnEvent);
-        let text = |said: &Value, name| said[name].as_str().map(Vec::from);
+        let json = || serde_json::from_slice::<Value>(data).map_err(|_| NotAnEvent);
+        let number = |json: &Value, name| json[name].as_u64().ok_or(NotAnEvent);
+        let text = |json: &Value, name| json[name].as_str().map(Vec::from);
         Ok(Some(match name {
             b"hello" | b"lease" => {
-                let said = said()?;
-                let (generation, until) = (number(&said, "generation")?, number(&said, "until")?);
+                let json = json()?;
+                let (generation, until) = (number(&json, "generation")?, number(&json, "until")?);
                 match name {
                     b"lease" => Self::Lease { generation, until },
-                    _ if said["version"] == VERSION => Self::Hello { generation, until },
+                    _ if json["version"] == VERSION => Self::Hello { generation, until },
                     _ => return Err(NotAnEvent),
                 }
             }
             b"filled" => Self::Filled(digits(data)?),
             b"given-up" => Self::GivenUp(digits(data)?),
             b"purge" => {
-                let said = said()?;
-                let key = text(&said, "key").map(|key| digits(&key));
+                let json = json()?;
+                let key = text(&json, "key").map(|key| digits(&key));
                 Self::Purge {
-                    generation: number(&said, "generation")?,
+                    generation: number(&json, "generation")?,
                     key: key.transpose()?,
                 }
             }
             b"chain" => {
-                let said = said()?;
+                let json = json()?;
                 Self::Chain {
-                    namespace: digits(&text(&said, "namespace").ok_or(NotAnEvent)?)?,
-                    state: serde_json::from_value(said).map_err(|_| NotAnEvent)?,
+                    namespace: digits(&text(&json, "namespace").ok_or(NotAnEvent)?)?,
+                    state: serde_json::from_value(json).map_err(|_| NotAnEvent)?,
                 }
             }
             _ => return Ok(None),
@@ -118,9 +120,9 @@ impl Event {
     }
 }
 
-/// The data of the event that tells of a chain: one line, of less than 2 KiB.
+/// Returns the data of the event `chain`: one line of less than 2 KiB.
 pub fn chain(namespace: &Namespace, state: &State) -> String {
-    // numbers and words always can be
+    // numbers and strings can always be serialized
     let state = serde_json::to_string(state).unwrap_or_default();
     let members = state.trim_start_matches('{');
     let namespace = const_hex::encode(namespace);
@@ -140,7 +142,7 @@ mod tests {
     use super::{Event, NotAnEvent};
 
     #[test]
-    fn what_is_read_is_written_as_the_protocol_says() {
+    fn events_are_serialized_as_they_were_parsed() {
         let key = "ab".repeat(32);
         let (namespace, block) = ("0c".repeat(16), "11".repeat(32));
         for (name, data) in [
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_refused_and_a_later_one_is_none() {
+    fn invalid_events_are_rejected_and_unknown_ones_are_none() {
         for (name, data) in [
             ("hello", "{\"version\":2,\"generation\":4,\"until\":9}"),
             ("hello", "4"),

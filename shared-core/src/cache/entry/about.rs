@@ -1,5 +1,5 @@
-//! What has to be known of an entry by those who don't read it: the owner, the
-//! store and the link between them; and which entries a purge is about.
+//! Store attributes: the properties of an entry that the owner, the store and the link need without
+//! parsing the entry; and purge scopes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,33 +8,32 @@ use crate::cache::class::Class;
 use crate::cache::resource::other_form;
 use crate::cache::{Key, Namespace};
 
-/// The longest name of a method, in bytes.
+/// Maximum length of a method name in bytes.
 pub const MAX_METHOD: usize = 255;
 
-/// What an entry is, by its class, its place and its time.
+/// The class, namespace, block and time of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct About {
-    /// How long it may live, and where.
+    /// Class, which limits the lifetime and decides whether the entry may be on disk.
     pub class: Class,
-    /// Whose answers it is among.
+    /// Namespace of the entry.
     pub namespace: Namespace,
-    /// The JSON-RPC method; `None` for other requests.
+    /// JSON-RPC method; `None` for other requests.
     pub method: Option<Box<str>>,
-    /// The number of the block that it belongs to.
+    /// Number of the block to which the entry belongs.
     pub block: Option<u64>,
-    /// How many purges there had been when the node was asked.
+    /// Purge generation when the request was sent to the node.
     pub generation: u64,
-    /// The reorganisations of its chain that were known then
-    /// ([`State::epoch`](crate::cache::chain::State::epoch)); 0: none, or what lies on
-    /// disk.
+    /// Epoch of the chain at that time ([`State::epoch`](crate::cache::chain::State::epoch)); 0 if
+    /// the chain is not followed, or for entries on disk.
     pub epoch: u64,
-    /// The highest block that it depends on, or the head that it tells of.
+    /// The highest block on which the entry depends, or the head that it reports.
     pub height: Option<u64>,
 }
 
 impl About {
-    /// Of an entry that a process has made. `None`: its method is one that
-    /// nobody is told of, since it would not be a word.
+    /// Returns the attributes of an entry that a process has made, or `None` if its method name is
+    /// no word of printable ASCII, which the owner protocol can't carry.
     pub fn of(
         entry: &Entry,
         namespace: Namespace,
@@ -49,7 +48,7 @@ impl About {
         };
         Some(Self {
             class: match meta.class {
-                // it ends as that does
+                // an empty result expires as the tip does
                 Class::Nothing => Class::Tip,
                 class => class,
             },
@@ -63,36 +62,36 @@ impl About {
     }
 }
 
-/// Which entries a purge removes.
+/// The entries that a purge covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum Scope {
-    /// All.
+    /// All entries.
     Everything,
-    /// A namespace's.
+    /// The entries of a namespace.
     Namespace(Namespace),
-    /// A method's, in one namespace or in all.
+    /// The entries of a method, in one namespace or in all.
     Method {
-        /// `None`: in all.
+        /// Namespace; `None` for all.
         namespace: Option<Namespace>,
-        /// As requests spell it.
+        /// Method name as in requests.
         method: Box<str>,
     },
-    /// Those of a namespace that belong to one of these blocks, or to none that
-    /// is known: an answer about many blocks does not name them.
+    /// The entries of a namespace that belong to a block of the range, or to no known block: a
+    /// response about many blocks does not name them.
     Blocks {
-        /// Whose.
+        /// Namespace.
         namespace: Namespace,
-        /// The first.
+        /// First block.
         from: u64,
-        /// The last.
+        /// Last block.
         to: u64,
     },
-    /// One, and the same resource in its [other format](other_form).
+    /// One entry, and the same resource in its [other format](other_form).
     Key(Key),
 }
 
 impl Scope {
-    /// Whether an entry is among them.
+    /// Whether the scope covers an entry.
     pub fn covers(&self, key: &Key, about: &About) -> bool {
         match self {
             Self::Everything => true,
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_covers_what_it_says_and_nothing_else() {
+    fn purge_scope_covers_only_its_own_entries() {
         let key = [7; 32];
         let method = |namespace, method: &str| Scope::Method {
             namespace,

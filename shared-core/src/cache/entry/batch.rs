@@ -1,4 +1,5 @@
-//! A JSON-RPC batch of answers: coded ones stand in it as they are stored.
+//! Assembly of a JSON-RPC batch from responses; compressed entries are spliced in as they are
+//! stored.
 
 use std::sync::Arc;
 
@@ -6,25 +7,25 @@ use super::{Entry, Gate, Payload, Sink};
 use crate::gzip::open::{open, Open};
 use crate::gzip::splice::{Body, Member};
 
-/// An answer in a batch. White space after it is dropped.
+/// A response in a batch. White space after it is dropped.
 #[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
-    /// A stored one, under an id.
+    /// A stored entry, under an id.
     Stored(&'a Entry, &'a [u8]),
-    /// One that is at hand as JSON: a miss just fetched, an error.
+    /// A response as JSON: a miss that was just fetched, or an error.
     Text(&'a [u8]),
-    /// One of these parts.
+    /// A response that is assembled from its parts.
     Built {
-        /// A JSON text.
+        /// The id, as JSON text.
         id: &'a [u8],
-        /// `result` or `error`.
+        /// Name of the member, `result` or `error`.
         member: &'static str,
-        /// The value of that member, a JSON text.
+        /// Value of that member, as JSON text.
         value: &'a [u8],
     },
 }
 
-/// What is around the parts of [`Element::Built`].
+/// The text around the parts of [`Element::Built`].
 const BUILT: [&[u8]; 4] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b",\"", b"\":", b"}"];
 
 impl<'a> From<(&'a Arc<Entry>, &'a [u8])> for Element<'a> {
@@ -50,23 +51,22 @@ impl Element<'_> {
     }
 }
 
-/// The array of `elements`, in their order, for a client that accepts gzip.
+/// Returns the array of `elements`, in their order, for a client that accepts gzip.
 ///
-/// What is between coded elements is coded now where the gate lets it: many
-/// small answers would not make a small batch. In identity if there is nothing
-/// coded and coding makes it no smaller: see [`Body::is_gzip`]. `None` when
-/// memory is refused.
+/// The text between compressed elements is compressed now if the gate allows it, as many small
+/// responses do not make a small batch. The body is identity if no element is compressed and
+/// compression makes it no smaller, see [`Body::is_gzip`]. Returns `None` if memory is refused.
 pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
     gzip(elements, gate, false)
 }
 
-/// The same for a client that takes nothing else: gzip in any case.
+/// Returns the array for a client that accepts gzip only: the body is gzip in any case.
 pub fn batch_gzip_always(elements: &[Element], gate: Gate) -> Option<Body> {
     gzip(elements, gate, true)
 }
 
 fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
-    // two brackets, and a comma after all but one
+    // two brackets, and a comma between elements
     let length = elements.iter().map(Element::length).sum::<u64>() + elements.len() as u64 + 1;
     let has_coded = elements.iter().any(Element::is_coded);
     if !always && !has_coded && length < gate.min_length {
@@ -87,8 +87,8 @@ fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
     }
 }
 
-/// The array of `elements`, in their order, for a client that wants identity.
-/// `None` when memory is refused.
+/// Returns the array of `elements`, in their order, for a client that accepts identity. Returns
+/// `None` if memory is refused.
 pub fn batch_identity(elements: &[Element]) -> Option<Body> {
     let mut body = Body::identity();
     body.make_room(own_length(elements, Entry::plain_length))?;
@@ -98,7 +98,7 @@ pub fn batch_identity(elements: &[Element]) -> Option<Body> {
     Some(body)
 }
 
-/// Writes the array, and of each coded entry what `coded` writes.
+/// Writes the array; `coded` writes the payloads of compressed entries.
 fn write<S: Sink>(
     to: &mut S,
     elements: &[Element],
@@ -126,8 +126,8 @@ fn write<S: Sink>(
     to.text(if elements.is_empty() { b"[]" } else { b"]" })
 }
 
-/// Bytes of a batch that are its own: brackets, commas, texts, ids, and what
-/// of the payloads is copied.
+/// Number of bytes that are copied into a batch: brackets, commas, texts, ids, and the copied parts
+/// of payloads.
 fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize {
     let lengths = elements.iter().map(|element| match element {
         Element::Text(_) | Element::Built { .. } => {
@@ -145,7 +145,7 @@ fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize 
     lengths.sum::<usize>() + elements.len() + 2
 }
 
-/// Codes the text that is being written, if that is worth it.
+/// Compresses the text that is being written, if that makes it smaller.
 fn code(member: &mut Member, gate: Gate) -> Option<()> {
     let text = member.written();
     if (text.len() as u64) < gate.min_length {

@@ -1,9 +1,8 @@
-//! Entries that were made at a glance, and read before they are given out.
+//! Strict check of entries that were stored unchecked, before they are sent.
 //!
-//! Most answers that are stored are never asked for again. A long one is not
-//! read strictly when it comes (see [`outline`](crate::jsonrpc::outline)) but
-//! when it is asked for the first time: then it is decoded and read once, and
-//! what turns out to be no answer is never sent to anybody.
+//! Most stored responses are never requested again. So a long response is not parsed strictly when
+//! it arrives (see [`outline`](crate::jsonrpc::outline)) but when it is requested for the first
+//! time: it is decoded and parsed once then, and is never sent if it is no valid response.
 
 use std::sync::atomic::Ordering;
 
@@ -15,37 +14,38 @@ use crate::gzip::inflate::{gunzip, InflateError};
 use crate::jsonrpc::response::{self, Outcome, Response};
 use crate::memory::Budget;
 
-/// Memory to read shorter answers is not reserved: no more of them are read at once than
-/// there are threads. Bytes.
+/// Length in bytes below which no memory is reserved for the check: at most one entry per thread is
+/// checked at a time.
 const SHORT: usize = 4 << 20;
 
-/// What stands for the id while an answer is read.
+/// The id under which an entry is parsed.
 const ANY_ID: &[u8] = b"0";
 
 impl Entry {
-    /// The same, to be read before it is given out.
+    /// Marks the entry as unchecked.
     pub fn unread(self) -> Self {
         self.unread.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Whether [`stands`](Self::stands) has to read it first. Milliseconds for
-    /// each megabyte.
+    /// Whether [`stands`](Self::stands) has to parse the entry first, which takes milliseconds per
+    /// megabyte.
     pub fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// Whether it may be given out: it is one answer, its id and its result
-    /// are where the envelope says. What is not, or can't be read for want of
-    /// memory, is to be thrown away.
+    /// Whether the entry may be sent: it is one response, with id and result where the envelope has
+    /// them. An entry that fails the check, or can't be checked for lack of memory, has to be
+    /// removed.
     pub fn stands(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// The same, with why not.
+    /// Checks the entry if it was not checked before.
     ///
     /// # Errors
-    /// [`Reason::Memory`] where there is none to read it; others say what is wrong with it.
+    /// Returns [`Reason::Memory`] if memory is refused, or the reason why the entry is no valid
+    /// response.
     pub fn check(&self) -> Result<(), Reason> {
         if self.is_unread() {
             self.read()?;
@@ -54,11 +54,12 @@ impl Entry {
         Ok(())
     }
 
-    /// Checks as [`check`](Self::check) does, with the memory for it reserved in `budget`, of
-    /// which at most `limit` bytes may be in use.
+    /// Checks the entry like [`check`](Self::check), with its memory reserved in `budget`, which
+    /// may have at most `limit` bytes in use.
     ///
     /// # Errors
-    /// As of [`check`](Self::check); [`Reason::Memory`] where there is no room, too.
+    /// Returns the errors of [`check`](Self::check), and [`Reason::Memory`] if the budget is used
+    /// up.
     pub fn check_within(&self, budget: &Budget, limit: usize) -> Result<(), Reason> {
         if !self.is_unread() {
             return Ok(());
@@ -117,10 +118,11 @@ impl Entry {
     }
 }
 
-/// The bytes of an entry that was read: it [stands](Entry::stands).
+/// Returns the bytes of an entry with the flag of a checked one, if it [passes](Entry::stands) the
+/// check.
 #[cfg(feature = "store")]
 pub(crate) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
-    // times are of no matter
+    // the times have no effect
     let entry = wire::decode(bytes, 0, 0, 0)?;
     if !entry.stands() {
         return None;

@@ -1,8 +1,8 @@
-//! One answer, kept without the id it was asked under.
+//! Cache entries: stored responses without the id of their call.
 //!
-//! [`batch`] makes a JSON-RPC batch of several, [`wire`] writes them as bytes,
-//! [`about`] is what has to be known by those who don't read these, `check` reads
-//! those that were made at a glance, and `recompress` makes them smaller.
+//! [`batch`] assembles JSON-RPC batches, [`wire`] serializes entries, [`about`] has the attributes
+//! that the owner and the store need, `check` parses entries that were stored unchecked, and
+//! `recompress` makes them smaller.
 
 pub mod about;
 pub mod batch;
@@ -27,33 +27,33 @@ use crate::gzip::splice::{Body, Member};
 use crate::lock::locked;
 use crate::memory::{Budget, Reservation};
 
-/// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
-/// writes the id after the result.
+/// The position of the id in a JSON-RPC response. Members may be in any order: Nethermind writes
+/// the id after the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum IdPlace {
     /// The id comes first.
     BeforeResult,
     /// The result comes first.
     AfterResult,
-    /// There is none: the body of a GET.
+    /// There is no id: the entry is the body of a GET.
     Nowhere,
 }
 
-/// The bytes of an answer around its id and its result, as they came.
+/// The bytes of a response around its id and its result, unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Where the id belongs.
+    /// Position of the id.
     pub id: IdPlace,
     /// Bytes before the id and the result.
     pub before: Box<[u8]>,
     /// Bytes between the two.
     pub between: Box<[u8]>,
-    /// Bytes after the two: a brace, perhaps other members, perhaps a newline.
+    /// Bytes after the two: a brace, possibly other members and a newline.
     pub after: Box<[u8]>,
 }
 
 impl Envelope {
-    /// Of a body that is all result.
+    /// Creates the envelope of a body that is all payload.
     pub fn none() -> Self {
         Self {
             id: IdPlace::Nowhere,
@@ -63,7 +63,7 @@ impl Envelope {
         }
     }
 
-    /// All that comes before the result under `id`.
+    /// Returns the text before the result, with `id`.
     fn head<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
             IdPlace::BeforeResult => [&self.before, id, &self.between],
@@ -72,7 +72,7 @@ impl Envelope {
         }
     }
 
-    /// All that comes after it; `after` is how it ends.
+    /// Returns the text after the result, with `id`, ending with `after`.
     fn tail<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
             IdPlace::AfterResult => [&self.between, id, after],
@@ -85,12 +85,12 @@ impl Envelope {
     }
 }
 
-/// The result, or the whole body of a GET.
+/// The result of a call, or the whole body of a GET.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// As it came: too small to be coded, or not made smaller by it.
+    /// Uncompressed: too short to be compressed, or not made smaller by it.
     Raw(Bytes),
-    /// Coded.
+    /// Compressed.
     Open(Open),
 }
 
@@ -103,52 +103,51 @@ impl Payload {
     }
 }
 
-/// Whether and how hard to code.
+/// The conditions and the level of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Answers below this many bytes, id not counted, are kept as they are.
+    /// Minimum length in bytes, without the id; shorter responses are stored uncompressed.
     pub min_length: u64,
-    /// libdeflate's level, 0 to 12.
+    /// Level of libdeflate, 0 to 12.
     pub level: u8,
 }
 
-/// What is known of an answer besides its bytes. Elsewhere its times mean
-/// nothing; its fields are written apart.
+/// The properties of an entry besides its bytes. Its times have no meaning in another process; its
+/// headers are serialized separately.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Meta {
     /// Status code.
     pub status: u16,
-    /// Header fields to send, in order: the content type and what else the
-    /// caller allows. Never a length or a content coding.
+    /// Headers to send, in order: the content type and others that the caller allows, but never a
+    /// length or a content coding.
     #[serde(skip)]
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// When it was stored, in milliseconds of the caller's clock.
+    /// Time at which it was stored, in milliseconds of the caller's clock.
     #[serde(skip)]
     pub stored_at: u64,
-    /// How old it was when it was stored, in seconds (RFC 9111, 5.1).
+    /// Age at that time in seconds (RFC 9111, 5.1).
     pub age: u64,
-    /// The node knows its `ETag` or `Last-Modified`, so that it can be
+    /// Whether the node has sent an `ETag` or `Last-Modified`, so that the entry can be
     /// revalidated.
     pub revalidates: bool,
-    /// What the node says of sending it after `expires_at`.
+    /// The node's directives about serving it stale, after `expires_at`.
     pub stale: Stale,
-    /// From when on it must not be sent, in milliseconds of the same clock.
+    /// Time from which on it is stale, in milliseconds of the same clock.
     #[serde(skip)]
     pub expires_at: u64,
-    /// Why it may be kept.
+    /// Class of the response.
     pub class: Class,
-    /// The block that it tells of.
+    /// Block that the response is about.
     pub block_number: Option<u64>,
-    /// If its chain is followed: the namespace, and the reorganisations that
-    /// were known when the node was asked
+    /// Namespace and epoch of the request, if its chain is followed
     /// ([`State::epoch`](super::chain::State::epoch)).
     pub follows: Option<(Namespace, u64)>,
-    /// The highest block that it depends on, or the head that it tells of.
+    /// The highest block on which the response depends, or the head that it reports.
     pub height: Option<u64>,
 }
 
 impl Default for Meta {
-    /// A 200 of which nothing more is known.
+    /// Creates the properties of a response with status 200.
     fn default() -> Self {
         Self {
             status: 200,
@@ -175,71 +174,72 @@ impl Meta {
     }
 }
 
-/// An answer that can be sent under any id, in either content coding.
+/// A stored response that can be sent under any id, in either content coding.
 pub struct Entry {
     envelope: Envelope,
     payload: Payload,
     meta: Meta,
-    /// What it weighs in one coding.
+    /// Weight without cached identity bytes.
     weight: u64,
     plain: Mutex<Decoded>,
-    /// What it has to hold against, if that is followed.
+    /// Chain on which the entry depends, if it is followed.
     chain: Option<Arc<Chain>>,
-    /// It is to be read before it is given out: `check` says more.
+    /// Whether the entry has to be checked before it is sent, see `check`.
     pub(super) unread: AtomicBool,
-    /// A place where it is used may send it when it has expired.
+    /// Whether a route that uses the entry may serve it stale.
     kept_stale: AtomicBool,
-    /// The last change before the node was asked for it.
+    /// Number of the last invalidation before the request was sent to the node.
     changes: u64,
-    /// How often the tip of its chain had ended then ([`Chain::tip_ends`]).
+    /// Number of times that the tip of its chain had ended then ([`Chain::tip_ends`]).
     tip_ends: u64,
-    /// It came from elsewhere, and what its other format is of was not compared.
+    /// Whether the entry came from another process, and was not compared with its other format.
     uncompared: AtomicBool,
 }
 
-/// The identity form of a coded payload.
+/// The identity form of a compressed payload.
 #[derive(Debug)]
 struct Decoded {
     kept: Plain,
-    /// The same bytes, as long as somebody sends them.
+    /// Identity bytes that are being sent.
     lent: Weak<Lent>,
 }
 
-/// Decoded bytes of an entry, for those who send them: they are reserved
-/// once, however many these are, and whether a tier still has the entry or not.
+/// Identity bytes of an entry that are being sent. They are reserved once for all their senders,
+/// whether a tier still has the entry or not.
 #[derive(Debug)]
 pub struct Lent {
     bytes: OnceLock<Bytes>,
     _reservation: Reservation,
 }
 
-/// Shorter bytes are not reserved: what is kept for a connection takes as much.
+/// Minimum length in bytes of identity bytes that are reserved: the buffers of a connection take as
+/// much.
 const RESERVED: u64 = 64 << 10;
 
-/// Whether decoded bytes may be sent, and kept until they are.
+/// The result of borrowing identity bytes, which decides whether they may be sent.
 #[derive(Debug)]
 pub enum Lending {
-    /// There is nothing to be reserved.
+    /// The bytes need no reservation.
     Free,
-    /// To be held until they are sent.
+    /// The reservation, which the caller keeps until the bytes are sent.
     Lent(Arc<Lent>),
-    /// They would take more than there may be.
+    /// The memory budget is used up.
     Refused,
 }
 
-/// What is kept: from the second time on that somebody wants it.
+/// The cache of identity bytes, which are kept from their second use on.
 #[derive(Debug)]
 enum Plain {
     Unwanted,
     WantedOnce,
     Kept(Bytes),
-    /// There is no room for it.
+    /// There is no space for them.
     Never,
 }
 
-/// What an answer is written to, copied: a member, or a body in identity.
+/// The output that a response is copied to: a gzip member, or an identity body.
 trait Sink {
-    /// More of it; `None` when memory is refused.
+    /// Appends bytes; returns `None` if memory is refused.
     fn text(&mut self, more: &[u8]) -> Option<()>;
 }
 
@@ -256,13 +256,13 @@ impl Sink for Body {
 }
 
 impl Entry {
-    /// Codes `result` if the gate says so and that makes it smaller. `None`
-    /// when memory is refused, or there is no such level.
+    /// Creates an entry, with `result` compressed if the gate allows it and that makes it smaller.
+    /// Returns `None` if memory is refused, or there is no such level.
     pub fn code(envelope: Envelope, result: &[u8], gate: Gate, meta: Meta) -> Option<Self> {
         Self::code_in(envelope, result, gate, meta, &mut Vec::new())
     }
 
-    /// The same, with memory to work in.
+    /// Creates an entry like [`code`](Self::code), with `room` as working memory.
     pub fn code_in(
         envelope: Envelope,
         result: &[u8],
@@ -283,7 +283,7 @@ impl Entry {
         Some(Self::new(envelope, payload, meta))
     }
 
-    /// Of what was coded before, here or elsewhere.
+    /// Creates an entry of a payload that is compressed already.
     pub fn new(envelope: Envelope, payload: Payload, meta: Meta) -> Self {
         Self {
             weight: (OVERHEAD + envelope.length() + meta.weight() + payload.weight()) as u64,
@@ -303,80 +303,81 @@ impl Entry {
         }
     }
 
-    /// The bytes around id and result.
+    /// Returns the bytes around id and result.
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
     }
 
-    /// The result.
+    /// Returns the payload.
     pub fn payload(&self) -> &Payload {
         &self.payload
     }
 
-    /// What else is known of it.
+    /// Returns the other properties.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Whether it is kept only as long as there is nothing to keep.
+    /// Whether the entry is an empty result.
     pub fn is_nothing(&self) -> bool {
         self.meta.class == Class::Nothing
     }
 
-    /// The same, stored at `now` and fresh for `valid`, both in milliseconds.
+    /// Sets the times of an entry that is stored at `now` and fresh for `valid`, both in
+    /// milliseconds.
     pub fn stored(mut self, now: u64, valid: u64) -> Self {
         self.meta.stored_at = now;
         self.meta.expires_at = now.saturating_add(valid);
         self
     }
 
-    /// The same, asked for after so many [changes](super::process::changes::Changes).
+    /// Sets the number of the last [invalidation](super::process::changes::Changes) before the
+    /// request.
     pub fn after(mut self, changes: u64) -> Self {
         self.changes = changes;
         self
     }
 
-    /// The same, asked for when the tip of its chain had ended so often.
+    /// Sets the number of times that the tip of its chain had ended before the request.
     pub fn after_tip_ends(mut self, tip_ends: u64) -> Self {
         self.tip_ends = tip_ends;
         self
     }
 
-    /// The last change before the node was asked for it.
+    /// Number of the last invalidation before the request was sent to the node.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The same, to be compared with the same resource in its other format before it
-    /// is given out.
+    /// Marks the entry to be compared with the same resource in its other format before it is sent.
     pub fn uncompared(mut self) -> Self {
         self.uncompared = AtomicBool::new(true);
         self
     }
 
-    /// Whether it is to be.
+    /// Whether the entry has still to be compared with its other format.
     pub fn is_uncompared(&self) -> bool {
         self.uncompared.load(Ordering::Relaxed)
     }
 
-    /// It was, and may be given out.
+    /// Records that the entry was compared with its other format, and may be sent.
     pub fn was_compared(&self) {
         self.uncompared.store(false, Ordering::Relaxed);
     }
 
-    /// The same; if its chain is one of `chains`, it has to hold against that.
+    /// Connects the entry with its chain, if `chains` has it.
     pub fn among(mut self, chains: &Chains) -> Self {
         let follows = self.meta.follows;
         self.chain = follows.and_then(|(namespace, _)| chains.get(&namespace));
         self
     }
 
-    /// As [`among`](Self::among), of an entry that the owner had: `None` if it is about a head
-    /// that the owner does not know yet to be over.
+    /// Connects an entry of the owner with its chain, like [`among`](Self::among). Returns `None`
+    /// if the entry is about a head that has ended here before the owner was notified.
     pub fn of_owner(self, chains: &Chains) -> Option<Self> {
         let mut entry = self.among(chains);
         if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.meta.follows) {
-            // first: what ends between is not missed
+            // set first, so that an end meanwhile is not missed
             entry.tip_ends = chain.tip_ends();
             let is_about_head = matches!(entry.meta.class, Class::Tip | Class::Nothing);
             if is_about_head && chain.is_below_floor(epoch, entry.meta.height) {
@@ -386,32 +387,31 @@ impl Entry {
         Some(entry)
     }
 
-    /// What it has to hold against its chain, if that is followed.
+    /// Returns the dependency of the entry on its chain, if the chain is followed.
     pub fn stamp(&self) -> Option<Stamp<'_>> {
         let (chain, (_, epoch)) = (self.chain.as_ref()?, self.meta.follows?);
         let stamp = Stamp::new(chain, self.meta.class, epoch, self.meta.height);
         Some(stamp.after_tip_ends(self.tip_ends))
     }
 
-    /// Whether it is as true as when it was asked for, but for the time.
+    /// Whether the entry is valid on its chain, regardless of its lifetime.
     pub fn holds(&self) -> bool {
         self.stamp().is_none_or(|stamp| stamp.holds())
     }
 
-    /// Whether it is an answer to who asked when `mark` was known, though there
-    /// may be a newer one by now.
+    /// Whether the entry may answer a request with this dispatch mark, though a newer response may
+    /// exist.
     pub fn answers(&self, mark: Option<&Mark>) -> bool {
         let stamp = self.stamp();
         stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.answers(mark)))
     }
 
-    /// Whether nothing but time has passed since it was true: there may be a
-    /// newer head.
+    /// Whether no block that the entry depends on was replaced; there may be a newer head.
     pub fn is_untouched(&self) -> bool {
         self.stamp().is_none_or(|stamp| stamp.is_untouched())
     }
 
-    /// The same body under another head.
+    /// Returns an entry with the same body and other properties.
     pub fn with(&self, meta: Meta) -> Self {
         let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
         other.unread.store(self.is_unread(), Ordering::Relaxed);
@@ -420,17 +420,17 @@ impl Entry {
         other
     }
 
-    /// Some place may send it when it has expired: see [`stands_in`](Self::stands_in).
+    /// Allows serving the entry stale on some route, see [`stands_in`](Self::stands_in).
     pub fn keep_stale(&self) {
-        // when there is nothing to be had, nothing is not what is wanted; and a
-        // hit changes no line of memory that others read
+        // an empty result is of no use when the node fails; and the flag is read first, so that a
+        // hit changes no cache line that other threads read
         if !self.is_nothing() && !self.kept_stale.load(Ordering::Relaxed) {
             self.kept_stale.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it may be sent at `now`, expired or not, where the operator
-    /// allows it. Milliseconds of the caller's clock.
+    /// Whether the entry may be served at `now`, fresh or stale, if the operator allows it. `now`
+    /// is in milliseconds of the caller's clock.
     pub fn stands_in(&self, now: u64) -> bool {
         self.kept_stale.load(Ordering::Relaxed)
             && !self.meta.stale.never
@@ -438,21 +438,19 @@ impl Entry {
             && now < self.meta.expires_at.saturating_add(stale::MOST)
     }
 
-    /// Whether it may stand in for an error at `now`, as the node says (RFC
-    /// 5861, 4).
+    /// Whether the node allows serving the entry at `now` after an error (RFC 5861, 4).
     pub fn stands_in_for_error(&self, now: u64) -> bool {
         let until = self.meta.expires_at;
         self.is_untouched() && now < until.saturating_add(self.meta.stale.if_error)
     }
 
-    /// Whether it may be sent at `now` while a new one is fetched, as the node
-    /// says (RFC 5861, 3).
+    /// Whether the node allows serving the entry at `now` while it is updated (RFC 5861, 3).
     pub fn stands_in_while_revalidated(&self, now: u64) -> bool {
         let until = self.meta.expires_at;
         self.is_untouched() && now < until.saturating_add(self.meta.stale.while_revalidate)
     }
 
-    /// Whether it is of use at `now`, when it is stale.
+    /// Whether a stale entry may still be served or revalidated at `now`.
     pub fn is_of_use_stale(&self, now: u64) -> bool {
         let is_of_use = self.meta.revalidates && self.is_untouched()
             || self.stands_in_for_error(now)
@@ -461,17 +459,17 @@ impl Entry {
         is_of_use && !self.is_nothing()
     }
 
-    /// Whether it may be sent at `now`, in milliseconds of the caller's clock.
+    /// Whether the entry is fresh and valid at `now`, in milliseconds of the caller's clock.
     pub fn is_fresh(&self, now: u64) -> bool {
         now < self.meta.expires_at && self.holds()
     }
 
-    /// Whether there is a coded form of it.
+    /// Whether the payload is compressed.
     pub fn is_coded(&self) -> bool {
         matches!(self.payload, Payload::Open(_))
     }
 
-    /// Its exact length under `id` in identity coding.
+    /// Exact length of the response under `id` in identity coding.
     pub fn length(&self, id: &[u8]) -> u64 {
         let id = match self.envelope.id {
             IdPlace::Nowhere => 0,
@@ -480,12 +478,12 @@ impl Entry {
         (self.envelope.length() + id) as u64 + self.payload_length()
     }
 
-    /// The payload's length as it is kept.
+    /// Length of the payload as it is stored.
     pub(super) fn coded_length(&self) -> usize {
         self.payload.weight()
     }
 
-    /// The payload's length in identity.
+    /// Length of the payload in identity coding.
     pub(super) fn plain_length(&self) -> usize {
         usize::try_from(self.payload_length()).unwrap_or(usize::MAX)
     }
@@ -497,9 +495,8 @@ impl Entry {
         }
     }
 
-    /// The answer under `id`, raw JSON, for a client that accepts gzip. What
-    /// was not coded is sent in identity: see [`Body::is_gzip`]. `None` when memory
-    /// is refused.
+    /// Returns the response under `id`, raw JSON, for a client that accepts gzip. An uncompressed
+    /// payload is sent in identity, see [`Body::is_gzip`]. Returns `None` if memory is refused.
     pub fn gzip(&self, id: &[u8]) -> Option<Body> {
         match &self.payload {
             Payload::Raw(bytes) => self.assemble(id, bytes),
@@ -507,17 +504,16 @@ impl Entry {
         }
     }
 
-    /// The answer under `id` for a client that wants identity. A coded one is
-    /// decoded, see [`inflates`](Self::inflates); from the second time on the
-    /// decoded bytes are kept, and [`weight`](Self::weight) grows by them.
-    /// `None` when memory is refused.
+    /// Returns the response under `id` for a client that accepts identity. A compressed payload is
+    /// decoded, see [`inflates`](Self::inflates). From the second time on the decoded bytes are
+    /// cached, and [`weight`](Self::weight) grows by them. Returns `None` if memory is refused.
     pub fn identity(&self, id: &[u8]) -> Option<Body> {
         let plain = self.plain()?;
         self.assemble(id, &plain)
     }
 
-    /// How many bytes [`identity`](Self::identity) would have to decode now.
-    /// 0 when it has them: it then takes as long as [`gzip`](Self::gzip).
+    /// Number of bytes that [`identity`](Self::identity) would have to decode now. It is 0 if they
+    /// are cached; [`identity`](Self::identity) then takes as long as [`gzip`](Self::gzip).
     pub fn inflates(&self) -> u64 {
         let Payload::Open(open) = &self.payload else {
             return 0;
@@ -529,9 +525,10 @@ impl Entry {
         }
     }
 
-    /// To be called, and its result held, before [`identity`](Self::identity)
-    /// and [`batch_identity`](self::batch::batch_identity): what they decode
-    /// is part of `budget`, of which at most `limit` bytes may be in use.
+    /// Reserves the identity bytes in `budget`, which may have at most `limit` bytes in use. It is
+    /// called before [`identity`](Self::identity) and
+    /// [`batch_identity`](self::batch::batch_identity), and the result is kept until the bytes are
+    /// sent.
     pub fn lend(&self, budget: &Budget, limit: usize) -> Lending {
         let length = self.payload_length();
         if !self.is_coded() || length < RESERVED {
@@ -555,8 +552,8 @@ impl Entry {
         }
     }
 
-    /// As [`gzip`](Self::gzip), for a client that takes nothing else: what was
-    /// not coded stands in the member as it is.
+    /// Returns the response for a client that accepts gzip only. An uncompressed payload becomes a
+    /// stored block of the gzip member.
     pub fn gzip_always(&self, id: &[u8]) -> Option<Body> {
         let copied = match &self.payload {
             Payload::Raw(bytes) => bytes.len(),
@@ -571,8 +568,8 @@ impl Entry {
         member.finish()
     }
 
-    /// Writes it under `id`, with what `payload` writes of it; `trims`: and no
-    /// white space at its end.
+    /// Writes the response under `id`; `payload` writes its payload. With `trims` white space at
+    /// the end is dropped.
     fn write<S: Sink>(
         &self,
         to: &mut S,
@@ -599,7 +596,7 @@ impl Entry {
         Some(body)
     }
 
-    /// The payload in identity.
+    /// Returns the payload in identity coding.
     pub(crate) fn plain(&self) -> Option<Bytes> {
         let open = match &self.payload {
             Payload::Raw(bytes) => return Some(bytes.clone()),
@@ -608,18 +605,18 @@ impl Entry {
         let there = {
             let decoded = locked(&self.plain);
             if let Plain::Kept(bytes) = &decoded.kept {
-                // as nearly always
+                // the usual case
                 return Some(bytes.clone());
             }
             decoded.bytes()
         };
         let bytes = match there {
             Some(bytes) => bytes,
-            // not under the lock: others may want gzip, or the length
+            // without the lock: other requests may need gzip, or the length
             None => Bytes::from(open.inflate()?),
         };
         let mut decoded = locked(&self.plain);
-        // somebody else may have done the same
+        // another thread may have decoded the same payload
         let bytes = match (decoded.bytes(), decoded.lent.upgrade()) {
             (Some(bytes), _) => bytes,
             (None, Some(lent)) => lent.bytes.get_or_init(|| bytes).clone(),
@@ -633,7 +630,7 @@ impl Entry {
         Some(bytes)
     }
 
-    /// Bytes that [`decoded`](Self::decoded) takes, and a copy of what is stored.
+    /// Number of bytes that [`decoded`](Self::decoded) takes, with a copy of the stored payload.
     pub fn decoding_takes(&self) -> usize {
         let stored = match &self.payload {
             Payload::Raw(_) => 0,
@@ -643,8 +640,8 @@ impl Entry {
         plain.saturating_add(stored)
     }
 
-    /// The payload in identity, to be looked at once: it is not kept. `None` when
-    /// memory is refused. The caller has [reserved](Self::decoding_takes) it.
+    /// Returns the payload in identity coding for one use, without caching it. Returns `None` if
+    /// memory is refused. The caller has [reserved](Self::decoding_takes) the memory.
     pub fn decoded(&self) -> Option<Bytes> {
         match &self.payload {
             Payload::Raw(bytes) => Some(bytes.clone()),
@@ -652,13 +649,12 @@ impl Entry {
         }
     }
 
-    /// Drops the decoded bytes, and never keeps them again: for a tier that
-    /// has no room for both codings.
+    /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
     pub(super) fn keep_no_plain(&self) {
         locked(&self.plain).kept = Plain::Never;
     }
 
-    /// What it takes in memory, in bytes, with its share of a tier's tables.
+    /// Bytes of memory that the entry takes, with its share of a tier's tables.
     pub fn weight(&self) -> u64 {
         match &locked(&self.plain).kept {
             Plain::Kept(bytes) => self.weight + bytes.len() as u64,
@@ -667,8 +663,8 @@ impl Entry {
     }
 }
 
-/// The entry itself, the headers of its allocations (at most nine, of 16
-/// bytes), its key in the tier and some 64 bytes of the tier's own.
+/// Bytes of the entry itself, the headers of its allocations (at most nine, of 16 bytes), its key
+/// in the tier and about 64 bytes of the tier's own.
 const OVERHEAD: usize = size_of::<Entry>() + 9 * 16 + size_of::<Key>() + 64;
 
 impl fmt::Debug for Entry {
@@ -682,7 +678,7 @@ impl fmt::Debug for Entry {
 }
 
 impl Decoded {
-    /// If they are there.
+    /// Returns the identity bytes if they are present.
     fn bytes(&self) -> Option<Bytes> {
         match &self.kept {
             Plain::Kept(bytes) => Some(bytes.clone()),

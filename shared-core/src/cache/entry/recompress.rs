@@ -1,40 +1,38 @@
-//! Entries coded a second time, harder, before they go to the disk.
+//! Recompression of entries at a higher level, before they are written to disk.
 //!
-//! A fill is coded in the time of a request, at igzip's speed. What is asked
-//! for again, and kept for long, is worth more. On 428 recorded answers libdeflate's
-//! level 9 makes the coded bytes of level 1 smaller by 6 % (1 to 20 KB of plain
-//! bytes), 14 % (20 to 100 KB), 15 % (up to 1 MB) and 9 % (witnesses), at 40 to
-//! 47 MB/s. Level 8 is at most 0.6 % behind and up to 1.8 times as fast. Levels
-//! 10 to 12 take 2 to 17 times as long, and 9 MB instead of 660 KB, for another
-//! 0.4 to 2.6 %.
+//! A fill is compressed in the time of a request, at igzip's speed. An entry that is requested
+//! again and stored for long justifies more effort. On 428 recorded responses libdeflate's level 9
+//! makes the compressed bytes of level 1 smaller by 6 % (1 to 20 KB of identity bytes), 14 % (20 to
+//! 100 KB), 15 % (up to 1 MB) and 9 % (witnesses), at 40 to 47 MB/s. Level 8 is at most 0.6 %
+//! behind and up to 1.8 times as fast. Levels 10 to 12 take 2 to 17 times as long, and 9 MB instead
+//! of 660 KB, for another 0.4 to 2.6 %.
 
 use super::wire::Head;
 use crate::bytes::Bytes;
 use crate::gzip::open::{open, Open};
 
-/// libdeflate's level.
+/// Level of libdeflate.
 const LEVEL: u8 = 9;
 
-/// The longest plain payload, in bytes: about 200 ms and 24 MB.
+/// Maximum length of an identity payload in bytes; it takes about 200 ms and 24 MB.
 const LONGEST: u64 = 8 << 20;
 
-/// Whether [`recompress`] may make something of an entry's bytes. Takes no time.
+/// Whether [`recompress`] may make an entry's bytes smaller. It takes no time.
 pub fn is_wanted(bytes: &[u8]) -> bool {
     Head::parse(bytes).is_some_and(|(head, _)| coded_once(&head).is_some())
 }
 
-/// Checksum and length of what may be coded again.
+/// Returns checksum and length of a payload that may be recompressed.
 fn coded_once(head: &Head<'_>) -> Option<(u32, u64)> {
     let (crc, length) = head.coded?;
     (!head.recompressed && length <= LONGEST).then_some((crc, length))
 }
 
-/// Codes the payload of an entry's bytes again: another form of the same entry,
-/// which says that it is one, so that it is done once. Its plain bytes stay the
-/// same: what was coded is decoded again, and compared. It is as long as before
-/// where coding does not make it smaller, and never longer. `None`: it is not
-/// coded, too long, coded a second time already, or no sound entry of this
-/// version; or there is no memory.
+/// Recompresses the payload of an entry's bytes. The result is another form of the same entry, with
+/// a flag so that it is recompressed once only. The compressed payload is decoded again and
+/// compared with the identity bytes. A payload that does not get smaller is copied unchanged.
+/// Returns `None` if the payload is not compressed, too long or recompressed already, if the bytes
+/// are no valid entry of this version, or if memory is refused.
 pub fn recompress(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, payload) = Head::parse(bytes)?;
     let (crc, length) = coded_once(&head)?;
@@ -42,7 +40,7 @@ pub fn recompress(bytes: &[u8]) -> Option<Vec<u8>> {
     rewritten(head, &coded)
 }
 
-/// The shorter of a stream and its second coding.
+/// Returns the shorter of a stream and its recompression.
 fn again(before: &Open) -> Option<Open> {
     // checked against CRC and length
     let plain = before.inflate()?;
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_gets_smaller_and_stays_the_same() {
+    fn recompressed_entry_is_smaller_and_equal_to_the_first() {
         for length in [2_000, 50_000, 1_000_000] {
             let result = result(length);
             for entry in [entry(&result, 1), entry(&result, 1).unread()] {
@@ -132,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_done_once() {
+    fn entry_is_recompressed_only_once() {
         let again = recompress(&bytes_of(&entry(&result(5_000), 1))).unwrap();
         assert!(!is_wanted(&again) && recompress(&again).is_none());
     }
 
     #[test]
-    fn what_can_not_be_smaller_is_said_to_be_done() {
+    fn entry_that_gets_no_smaller_is_marked_as_recompressed() {
         let bytes = bytes_of(&entry(&result(5_000), 12));
         let again = recompress(&bytes).unwrap();
         assert_eq!(again.len(), bytes.len());
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_coded_or_no_entry_or_too_long_is_left() {
+    fn uncompressed_invalid_or_long_entries_are_not_recompressed() {
         for bytes in [
             bytes_of(&entry(b"\"0x1\"", 1)),
             bytes_of(&entry(&vec![b'0'; LONGEST as usize + 1], 1)),
@@ -158,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_made_to_look_sound() {
+    fn damaged_payload_is_not_recompressed() {
         let entry = entry(&result(5_000), 1);
         let bytes = bytes_of(&entry);
         let head = Encoded::of(&entry).unwrap().head.len();
         for at in (head..bytes.len()).step_by(97) {
             let mut other = bytes.clone();
             other[at] ^= 0x10;
-            // a bit that decodes to the same is no damage
+            // a changed bit that decodes to the same bytes is no damage
             if let Some(again) = recompress(&other) {
                 let read = decode(&again, 0, 0, 0).unwrap();
                 let Payload::Open(open) = read.payload() else {

@@ -1,9 +1,8 @@
-//! Entries as bytes, for a store and for other processes.
+//! Serialization of entries for the store and for other processes.
 //!
-//! Four bytes of magic and version, the length of the head (4 bytes, little
-//! endian), a byte of flags, the head in postcard's format
-//! (<https://postcard.jamesmunns.com>), and the payload, which ends with the
-//! bytes. Times are not in it: a clock means nothing elsewhere.
+//! The format is: four bytes of magic and version, the length of the head (4 bytes, little endian),
+//! a byte of flags, the head in postcard's format (<https://postcard.jamesmunns.com>), and the
+//! payload up to the end of the bytes. Times are not serialized, as clocks of processes differ.
 
 use std::borrow::Cow;
 
@@ -16,28 +15,28 @@ use crate::cache::http;
 use crate::gzip::open::Open;
 use crate::negotiate::media_type;
 
-/// Changes with every change of the format: bytes of another version are as
-/// good as none.
+/// Magic and version. The version changes with every change of the format; bytes of another version
+/// are ignored.
 const MAGIC: [u8; 4] = *b"SZE\x07";
 
-/// Of magic and length, then of all that comes before the head. Bytes.
+/// Length of magic and head length, then of all that precedes the head, in bytes.
 const FLAGS: usize = 8;
 const FIXED: usize = FLAGS + 1;
 
-/// Deflate makes at most 258 bytes of two bits.
+/// Maximum expansion by deflate: two bits make at most 258 bytes.
 const MOST_INFLATED: u64 = 258 * 4;
 
-/// Flags: it is to be read before it is given out.
+/// Flag of an entry that has to be checked before it is sent.
 const UNREAD: u8 = 1;
 
-/// Most that a number or a length takes in postcard's format (LEB128). Bytes.
+/// Maximum length of a number in postcard's format (LEB128), in bytes.
 const NUMBER: usize = 10;
 
-/// More than all of a head takes but what is as long as another: numbers,
-/// lengths among them, a namespace, and tags. Bytes.
+/// Upper bound of a head's length without its variable parts: numbers, lengths, a namespace and
+/// tags, in bytes.
 const FRAME: usize = 13 * NUMBER + 16 + 9;
 
-/// All of an entry but its payload and its times.
+/// An entry without its payload and its times.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Head<'a> {
     meta: Cow<'a, Meta>,
@@ -47,17 +46,17 @@ pub(super) struct Head<'a> {
     before: &'a [u8],
     between: &'a [u8],
     after: &'a [u8],
-    /// Checksum and length of what is coded; `None`: it is not.
+    /// Checksum and length of a compressed payload; `None` if it is not compressed.
     pub(super) coded: Option<(u32, u64)>,
-    /// Among the flags.
+    /// Whether the entry is unchecked; serialized in the flags.
     #[serde(skip)]
     unread: bool,
-    /// It was coded a second time: it gets no smaller.
+    /// Whether the payload was recompressed, and gets no smaller.
     pub(super) recompressed: bool,
 }
 
 impl<'a> Head<'a> {
-    /// The head of an entry's bytes, and the payload that follows it.
+    /// Parses the head of an entry's bytes, and returns it with the payload.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (fixed, rest) = bytes.split_at_checked(FIXED)?;
         let (magic, length) = fixed[..FLAGS].split_at(MAGIC.len());
@@ -72,7 +71,7 @@ impl<'a> Head<'a> {
         left.is_empty().then_some((head, payload))
     }
 
-    /// All that comes before the payload; `None` when memory is refused.
+    /// Serializes the bytes before the payload. Returns `None` if memory is refused.
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(FIXED + self.most()).ok()?;
@@ -87,8 +86,8 @@ impl<'a> Head<'a> {
 }
 
 impl Head<'_> {
-    /// Whether it may be sent as the head of an answer with that payload: a final status and
-    /// fields that a cache may store (RFC 9111, 3 and 3.1), and a length that it can have.
+    /// Whether this may be sent as the head of a response with that payload: a final status,
+    /// headers that a cache may store (RFC 9111, 3 and 3.1), and a possible length.
     fn is_valid(&self, payload: &[u8]) -> bool {
         let has_body = !payload.is_empty() || !self.before.is_empty();
         let can_have_body = !matches!(self.meta.status, 204 | 205);
@@ -108,7 +107,7 @@ impl Head<'_> {
             && self.coded.is_none_or(inflates)
     }
 
-    /// A bound on how many bytes it takes.
+    /// Upper bound of the serialized length.
     fn most(&self) -> usize {
         let fields = self.fields.iter();
         let fields: usize = fields
@@ -118,17 +117,17 @@ impl Head<'_> {
     }
 }
 
-/// An entry as bytes, in two pieces: the second is the entry's own.
+/// A serialized entry in two parts; the second is shared with the entry.
 #[derive(Debug)]
 pub struct Encoded {
-    /// All that comes before the payload.
+    /// Bytes before the payload.
     pub head: Vec<u8>,
     /// The payload.
     pub payload: Bytes,
 }
 
 impl Encoded {
-    /// Of `entry`; `None` when it can't be, which memory alone can cause.
+    /// Serializes an entry. Returns `None` if memory is refused.
     pub fn of(entry: &Entry) -> Option<Self> {
         let (meta, envelope) = (entry.meta(), entry.envelope());
         let (coded, payload) = match entry.payload() {
@@ -155,28 +154,27 @@ impl Encoded {
         })
     }
 
-    /// Both in one piece.
+    /// Returns both parts joined.
     pub fn to_vec(&self) -> Vec<u8> {
         [&self.head[..], &self.payload].concat()
     }
 }
 
-/// An entry that is `age` milliseconds old at `now` and fresh for `fresh` more,
-/// both of the caller's clock. `None`: these are no bytes of an entry, or
-/// memory is refused.
+/// Decodes an entry that is `age` milliseconds old at `now` and fresh for `fresh` more, both of the
+/// caller's clock. Returns `None` if the bytes are no entry, or memory is refused.
 pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
     let (start, entry_with) = read_head(bytes, now, age, fresh)?;
     Some(entry_with(Bytes::copy_of(bytes.get(start..)?)?))
 }
 
-/// The same; a long payload stays where it is.
+/// Decodes an entry like [`decode`], without copying a long payload.
 pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<Entry> {
     let (start, entry_with) = read_head(&bytes, now, age, fresh)?;
     Some(entry_with(Bytes::rest_of(bytes, start)?))
 }
 
-/// If an entry's bytes are [to be read](Entry::is_unread) before they are given
-/// out: how long its plain payload says that it is. Bytes.
+/// Returns the length of the identity payload in bytes, as the head specifies it, if the entry is
+/// [unchecked](Entry::is_unread).
 pub fn unread_length(bytes: &[u8]) -> Option<u64> {
     if bytes.get(FLAGS)? & UNREAD == 0 {
         return None;
@@ -188,17 +186,16 @@ pub fn unread_length(bytes: &[u8]) -> Option<u64> {
     )
 }
 
-/// The bytes of the same entry, which was read. `None`: they are none, or
-/// memory is refused.
+/// Returns the bytes of the same entry without the flag of an unchecked one. Returns `None` if the
+/// bytes are no entry, or memory is refused.
 pub fn as_read(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut read = copy_of(bytes)?;
     *read.get_mut(FLAGS)? &= !UNREAD;
     Some(read)
 }
 
-/// The bytes of the same entry, which was final when the node was asked: of
-/// `block`, which nothing will change. `None`: they are none, or memory is
-/// refused.
+/// Returns the bytes of the same entry as an immutable one of `block`, which was finalized when the
+/// request was sent to the node. Returns `None` if the bytes are no entry, or memory is refused.
 pub fn as_final(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
     let (mut head, payload) = Head::parse(bytes)?;
     let meta = head.meta.to_mut();
@@ -210,7 +207,8 @@ pub fn as_final(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
     Some(other)
 }
 
-/// Where an entry's payload starts in its bytes, and what makes the entry of it.
+/// Parses a head. Returns the start of the payload, and a function that makes the entry of the
+/// payload.
 fn read_head(
     bytes: &[u8],
     now: u64,
@@ -323,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn serialized_entry_is_decoded_unchanged() {
         for entry in entries() {
             let read = decode(&bytes_of(&entry), 11_000, 500, 700).unwrap();
             let whole = decode_all(bytes_of(&entry), 11_000, 500, 700).unwrap();
@@ -346,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_before_is_not_read_after() {
+    fn unchecked_flag_is_kept_by_serialization() {
         for entry in entries() {
             let read = decode(&bytes_of(&entry), 0, 0, 0).unwrap();
             assert!(!read.is_unread());
@@ -361,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_bytes_are_an_entry() {
+    fn truncated_or_damaged_heads_are_not_decoded() {
         for entry in entries() {
             let bytes = bytes_of(&entry);
             let head = Encoded::of(&entry).unwrap().head.len();
@@ -377,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_that_is_no_answer_is_not_decoded() {
+    fn entry_with_an_invalid_status_or_header_is_not_decoded() {
         let with = |change: &dyn Fn(&mut Meta)| {
             let mut meta = meta();
             change(&mut meta);
@@ -438,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_is_not_decoded_if_its_payload_can_not_be_so_long() {
+    fn entry_with_an_impossible_payload_length_is_not_decoded() {
         for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
             let open = Open::new(Bytes::copy_of(b"abcd").unwrap(), 1, length);
             let entry = Entry::new(Envelope::none(), Payload::Open(open), meta());
@@ -448,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic() {
+    fn damaged_entries_are_decoded_without_a_panic() {
         let bytes = bytes_of(&entries()[1]);
         for at in 0..200.min(bytes.len()) {
             for value in [0, 1, 0x7f, 0x80, 0xff] {

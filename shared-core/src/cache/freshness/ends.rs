@@ -1,30 +1,30 @@
-//! The blocks that a call names, and the class of the least final of them.
+//! The blocks that a call names, and the class of the least final one.
 
 use super::super::class::Class;
 use crate::jsonrpc::block::{self, BlockReference, Bound, Tag};
 use crate::jsonrpc::methods::{InResult, Method};
 
-/// What a call names.
+/// The blocks on which a call depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     /// The head.
     Head,
-    /// What is safe, or final, alone or as an end of a range: other blocks without a
-    /// new head, too.
+    /// The safe or finalized block, alone or as an end of a range. It moves without a new head,
+    /// too.
     Moving,
-    /// Another place in the chain that moves on, or none.
+    /// Another position of the chain that moves, or none.
     Nothing,
-    /// The first block that the node has, which is not always the same one; and, of a
-    /// range, the number of the other end.
+    /// The first block that the node has, which may change; and, for a range, the number of the
+    /// other end.
     Earliest(Option<u64>),
-    /// A block, by its number.
+    /// A block by its number.
     Number(u64),
-    /// A block, by its hash.
+    /// A block by its hash.
     Block([u8; 32]),
-    /// Blocks up to this one.
+    /// Blocks up to this number.
     UpTo(u64),
-    /// A transaction, by its hash, where that can be read. The answer names its
-    /// block, or says that it has none yet.
+    /// A transaction by its hash, if the hash can be read. The response names its block, or shows
+    /// that it has none yet.
     Transaction(Option<[u8; 32]>),
 }
 
@@ -38,8 +38,8 @@ impl Named {
     }
 }
 
-/// The class of an answer by finality, as long as nothing is known of the chain; `None`:
-/// it is not kept.
+/// Returns the class of a response by finality while the state of the chain is unknown, or `None`
+/// if it is not stored.
 pub(super) fn class_of(reference: BlockReference) -> Option<Class> {
     match reference {
         BlockReference::InResult => Some(Class::Unfinalized),
@@ -47,8 +47,8 @@ pub(super) fn class_of(reference: BlockReference) -> Option<Class> {
     }
 }
 
-/// What an answer depends on that is about such blocks: a range is as final as the least
-/// final of its ends, whichever of them that is.
+/// Returns the class and the dependency of a block reference. A range is as final as the less final
+/// of its ends.
 fn ends(reference: BlockReference) -> Option<(Class, Named)> {
     Some(match reference {
         BlockReference::Hash {
@@ -62,7 +62,7 @@ fn ends(reference: BlockReference) -> Option<(Class, Named)> {
         BlockReference::Tag(Tag::Latest) => (Class::Tip, Named::Head),
         BlockReference::Tag(tag) => of_ends([Bound::Tag(tag); 2])?,
         BlockReference::Range { from, to } => of_ends([from, to])?,
-        // a method by finality that is about no block at all
+        // a method by finality that depends on no block
         BlockReference::InResult | BlockReference::None | BlockReference::Invalid => return None,
     })
 }

@@ -7,7 +7,7 @@ use crate::cache::chain::{Chain, Heights, Mark, Move, State};
 use crate::jsonrpc::methods;
 use crate::jsonrpc::said::{in_words, Rows};
 
-/// What stands in rows for longer words.
+/// Abbreviations in the rows of tables.
 const WORDS: [(&str, &str); 3] = [
     (
         "HASH",
@@ -20,20 +20,20 @@ const WORDS: [(&str, &str); 3] = [
     ("ADDR", "\"0x00000000000000000000000000000000000000aa\""),
 ];
 
-/// The columns of each row.
+/// Splits a table into the columns of each row.
 fn rows<const N: usize>(text: &str) -> impl Iterator<Item = [String; N]> + '_ {
     let rows = text.lines().map(str::trim);
     let rows = rows.filter(|row| !row.is_empty() && !row.starts_with("//"));
     rows.map(|row| {
         let columns: Vec<String> = row
             .split(" | ")
-            .map(|column| spelt(column.trim()))
+            .map(|column| expand(column.trim()))
             .collect();
         columns.try_into().unwrap()
     })
 }
 
-fn spelt(text: &str) -> String {
+fn expand(text: &str) -> String {
     let words = WORDS.iter();
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
@@ -52,8 +52,8 @@ fn prospect(method: &str, params: &str) -> Option<Prospect> {
     Prospect::of(method.as_bytes(), known.params, known.valid)
 }
 
-/// As rows have it: the class, and the block or the height, or that it is not
-/// kept.
+/// Formats a classification as in the rows: class with block or height, or `no` if it is not
+/// stored.
 fn text(kept: Option<(Class, Option<u64>)>) -> String {
     match kept {
         Some((class, Some(number))) => format!("{} {number}", class.name()),
@@ -63,7 +63,7 @@ fn text(kept: Option<(Class, Option<u64>)>) -> String {
 }
 
 #[test]
-fn the_class_follows_the_block_that_is_named() {
+fn class_is_determined_by_the_block_reference() {
     let table = r#"
         eth_getBlockByHash | [HASH,false] | immutable
         eth_getBlockByNumber | ["0x10",true] | unfinalized
@@ -77,11 +77,11 @@ fn the_class_follows_the_block_that_is_named() {
         eth_estimateGas | [{},"pending"] | no
         eth_estimateGas | [{},"latest"] | tip
         eth_simulateV1 | [{},"pending"] | no
-        // one that is missing is the latest
+        // an absent block is the latest one
         eth_getBalance | [ADDR] | tip
         eth_estimateGas | [{}] | tip
         eth_getLogs | [{"fromBlock":"0x1"}] | tip
-        // they change something, or follow no block
+        // they change state, or depend on no block
         eth_sendRawTransaction | [] | no
         eth_syncing | [] | no
         engine_newPayloadV4 | [] | no
@@ -95,12 +95,12 @@ fn the_class_follows_the_block_that_is_named() {
 }
 
 #[test]
-fn the_block_of_an_answer_is_the_one_that_call_or_answer_names() {
+fn block_of_a_response_is_read_from_the_call_or_the_result() {
     let table = r#"
         eth_getTransactionReceipt | [HASH] | null | no
         eth_getBlockByHash | [HASH,true] | null | no
         eth_getTransactionByHash | [HASH] | {"blockHash":null,"blockNumber":null} | no
-        // empty code and a balance of zero are answers
+        // empty code and a balance of zero are valid results
         eth_getCode | [ADDR,"0x10"] | "0x" | unfinalized 16
         eth_getBalance | [ADDR,"0x10"] | "0x0" | unfinalized 16
         eth_getBlockByNumber | ["0x10",true] | {} | unfinalized 16
@@ -109,7 +109,7 @@ fn the_block_of_an_answer_is_the_one_that_call_or_answer_names() {
         eth_getBlockByNumber | ["latest",true] | {"number":"0x11","hash":HASH} | tip
         eth_chainId | [] | "0x1" | immutable
         eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x5"}] | [] | unfinalized
-        // it is in a batch of another chain some hours later
+        // the block is added to a batch of another chain some hours later
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":null} | unfinalized 1
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":"0x1"} | immutable 1"#;
     for [method, params, result, expected] in rows(table) {
@@ -120,7 +120,7 @@ fn the_block_of_an_answer_is_the_one_that_call_or_answer_names() {
     }
 }
 
-/// Final up to block 96, the head is block 160, an answer told of 161.
+/// Returns a dispatch mark with head 160, finalized block 96, and a reported head 161.
 fn mark() -> Mark {
     let mut state = State::unknown(Heights::Blocks, 1_000);
     state.moved(Move::Known(true));
@@ -130,16 +130,16 @@ fn mark() -> Mark {
     Chain::new(state).mark()
 }
 
-/// What an operator says of a method of theirs.
-fn said(method: &str, words: &str) -> Valid {
+/// Returns the default lifetimes with a method row of an operator.
+fn with_method_row(method: &str, words: &str) -> Valid {
     let mut rows = Rows::default();
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
     rows.add(method.as_bytes(), &words).unwrap();
     Valid::default().with_rows(Arc::new(rows))
 }
 
-/// Judges each row, of a chain that is followed: its class and height. A method of an
-/// operator's of which the same is said is judged alike.
+/// Classifies the result of each row, on a chain that is followed, and compares class and height.
+/// An operator's method with an equal method row is classified equally.
 fn judge_all(table: &str, mark: &Mark) {
     for [method, params, result, expected] in rows(table) {
         let known = Known {
@@ -155,7 +155,7 @@ fn judge_all(table: &str, mark: &Mark) {
         assert_eq!(text(kept), expected, "{method} {params} {result}");
         let words = in_words(methods::method(method.as_bytes()));
         let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
-        let valid = said(&theirs, &words);
+        let valid = with_method_row(&theirs, &words);
         let known = Known {
             valid: &valid,
             ..known
@@ -173,14 +173,14 @@ fn judge_all(table: &str, mark: &Mark) {
 }
 
 #[test]
-fn what_was_final_when_the_node_was_asked_is_immutable() {
+fn response_about_a_finalized_block_is_immutable() {
     let table = r#"
         eth_getBlockByNumber | ["0x60",false] | {"number":"0x60","hash":HASH} | immutable 96
         eth_getBlockByNumber | ["0x61",false] | {"number":"0x61","hash":HASH} | unfinalized 97
-        // it is not what was asked for
+        // the result is of another block
         eth_getBlockByNumber | ["0x60",false] | {"number":"0x61","hash":HASH} | no
         eth_getBlockByNumber | ["0x60",false] | null | no
-        // the first block is not always the same one
+        // the first block of a node may change
         eth_getBlockByNumber | ["earliest",false] | {"number":"0x0","hash":HASH} | unfinalized
         eth_getBlockByNumber | ["finalized",false] | {"number":"0x60","hash":HASH} | tip 161
         eth_getBlockByNumber | ["latest",false] | {"number":"0xa1","hash":HASH} | tip 161
@@ -199,13 +199,13 @@ fn what_was_final_when_the_node_was_asked_is_immutable() {
         eth_getBlockReceipts | [{"blockHash":OTHER,"requireCanonical":true}] | [{"blockNumber":"0x61","blockHash":OTHER}] | unfinalized 97
         eth_getBlockReceipts | ["0x60"] | [] | unfinalized 96
         eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x60"}] | [{"blockNumber":"0x60"}] | immutable 96
-        // a node that has block 95 may have said so
+        // a node whose head is block 95 may have returned this
         eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x60"}] | [{"blockNumber":"0x5f"}] | unfinalized 96
         eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x60"}] | [{}] | unfinalized 96
         eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x60"}] | [] | unfinalized 96
         eth_getLogs | [{"fromBlock":"0x5a","toBlock":"0x61"}] | [{}] | unfinalized 97
         eth_getLogs | [{"fromBlock":"0x5a","toBlock":"0xa0"}] | [{}] | unfinalized 160
-        // the next block will add to it
+        // the next block extends it
         eth_getLogs | [{"fromBlock":"0x5a","toBlock":"0xa1"}] | [{}] | tip 161
         eth_getLogs | [{"fromBlock":"0x1"}] | [{}] | tip 161
         eth_getTransactionReceipt | [HASH] | {"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH} | immutable 96
@@ -216,12 +216,12 @@ fn what_was_final_when_the_node_was_asked_is_immutable() {
 }
 
 #[test]
-fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
+fn result_that_the_node_may_complete_later_is_not_immutable() {
     let table = r#"
         debug_traceBlockByNumber | ["0x60",{}] | [{"result":{"error":"execution reverted"}}] | immutable 96
         debug_traceBlockByNumber | ["0x60",{}] | [{"result":{}},{"error":"execution timeout"}] | no
         debug_traceBlockByNumber | ["latest"] | [{"result":{}},{"error":"execution timeout"}] | no
-        // a trace without a wrapper: the error is that of the call
+        // a trace without a wrapper: the error is the call's own
         debug_traceBlockByNumber | ["0x60",{}] | [{"type":"CALL","from":ADDR,"error":"execution reverted"}] | immutable 96
         trace_replayBlockTransactions | ["0x60",{}] | [{"result":{}},{"error":"execution timeout"}] | no
         debug_traceBlockByHash | [HASH] | [{"result":{}},{"error":"execution timeout"}] | no
@@ -231,7 +231,7 @@ fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
         eth_getBlockByHash | [HASH] | {"number":"0x5a","hash":HASH,"l1BatchNumber":"0x1"} | immutable 90
         eth_getBlockByHash | [HASH] | {"number":"0x5a","hash":HASH,"l1BatchNumber":null} | unfinalized 90
         eth_getLogs | [{"fromBlock":"0x1","toBlock":"0x60"}] | [{"blockNumber":"0x60","l1BatchNumber":null}] | unfinalized 96
-        // no block may ever have that hash
+        // there may be no block with that hash later
         eth_getBlockByHash | [HASH] | {"number":"0xa0","hash":HASH} | immutable 160
         eth_getBlockByHash | [HASH] | {"number":"0xa1","hash":HASH} | tip 161
         eth_getBlockByNumber | ["0xa1",true] | {"number":"0xa1","hash":HASH} | tip 161"#;
@@ -239,7 +239,7 @@ fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
 }
 
 #[test]
-fn methods_of_one_client_are_judged_by_what_they_name() {
+fn client_specific_methods_are_classified_by_their_block() {
     let table = r#"
         eth_getStorageValues | [{},"0x60"] | {} | immutable 96
         eth_getStorageValues | [{}] | {} | tip 161
@@ -256,7 +256,7 @@ fn methods_of_one_client_are_judged_by_what_they_name() {
         eth_config | [] | {} | config
         eth_capabilities | [] | {} | tip 161
         zks_getBlockDetails | [96] | {} | tip 161
-        // as nodes say that there is none
+        // nodes return this for a missing block
         debug_getRawBlock | ["0x60"] | "0x" | no
         debug_getRawBlock | ["0x60"] | "0xf9" | immutable 96
         eth_getRawTransactionByBlockHashAndIndex | [HASH] | "0x" | no
@@ -266,10 +266,10 @@ fn methods_of_one_client_are_judged_by_what_they_name() {
 }
 
 #[test]
-fn a_receipt_of_another_transaction_is_none() {
+fn receipt_of_another_transaction_is_not_stored() {
     let judged = |asked: &str| {
-        let params = spelt(asked);
-        let receipt = spelt(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
+        let params = expand(asked);
+        let receipt = expand(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
         let prospect = prospect("eth_getTransactionReceipt", &params)?;
         prospect.judge(receipt.as_bytes(), known(&params))
     };
@@ -277,7 +277,7 @@ fn a_receipt_of_another_transaction_is_none() {
 }
 
 #[test]
-fn what_is_said_of_a_method_is_what_it_depends_on() {
+fn operator_method_is_classified_by_its_method_row() {
     let table = r#"
         block=p[1] | [{},"0x60"] | {} | immutable 96
         block=p[1] | [{},"0x61"] | {} | unfinalized 97
@@ -285,7 +285,7 @@ fn what_is_said_of_a_method_is_what_it_depends_on() {
         block=p[1] | [{}] | {} | tip 161
         block=p[1] | [{},"pending"] | {} | no
         block=p[1] | [{},HASH] | {} | immutable
-        // nobody knows what an error in a list of theirs is
+        // the errors in a list of an operator's method are not known
         block=p[1] | [{},"0x60"] | [{"error":"timeout"}] | no
         block=p[1] block=result.number | [{},"0x60"] | {"number":"0x60"} | immutable 96
         block=p[1] block=result.number | [{},"0x60"] | {"number":"0x5f"} | no
@@ -295,7 +295,7 @@ fn what_is_said_of_a_method_is_what_it_depends_on() {
         block=result.receipt.blockNumber | [7] | {"receipt":{"blockNumber":"0x61"}} | unfinalized 97
         block=result.receipt.blockNumber | [7] | {"receipt":{"blockNumber":null}} | no
         block=result.receipt.blockNumber | [7] | {} | no
-        // what it names need not be a transaction
+        // the hash that it names need not be a transaction's
         block=result.blockNumber | [OTHER] | {"blockNumber":"0x60","transactionHash":HASH} | immutable 96
         block=result[0].blockNumber | [] | [{"blockNumber":97}] | unfinalized 97
         block=result[0].blockNumber | [] | [] | no
@@ -312,7 +312,7 @@ fn what_is_said_of_a_method_is_what_it_depends_on() {
         class=none | ["0x60"] | {} | no"#;
     let mark = mark();
     for [words, params, result, expected] in rows(table) {
-        let valid = said("acme_x", &words);
+        let valid = with_method_row("acme_x", &words);
         let known = Known {
             params: Some(params.as_bytes()),
             mark: Some(&mark),
@@ -326,14 +326,14 @@ fn what_is_said_of_a_method_is_what_it_depends_on() {
 }
 
 #[test]
-fn what_is_in_no_block_yet_may_be_in_one_at_once() {
+fn null_result_is_not_cached_if_the_result_names_the_block() {
     for (words, kept) in [
         ("block=result.blockNumber", 0),
         ("transaction=p[0]", 0),
         ("block=p[0]", 500),
         ("class=tip", 500),
     ] {
-        let valid = said("acme_x", words);
+        let valid = with_method_row("acme_x", words);
         let known = Known {
             valid: &valid,
             ..known("[]")
@@ -345,7 +345,7 @@ fn what_is_in_no_block_yet_may_be_in_one_at_once() {
 }
 
 #[test]
-fn a_range_that_may_be_cut_short_is_believed_when_it_comes_again() {
+fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
     let judge = |range: &str, result: &str, valid: &Valid| {
         let mark = mark();
         let known = Known {
@@ -366,10 +366,10 @@ fn a_range_that_may_be_cut_short_is_believed_when_it_comes_again() {
     assert_eq!(judge(range, cut, &valid), unfinalized(short, Some(long)));
     let immutable = Some((Class::Immutable, long, None));
     assert_eq!(judge(range, whole, &valid), immutable);
-    // nothing may be true again and again
+    // an empty result may be returned repeatedly
     assert_eq!(judge(range, "[]", &valid), unfinalized(short, None));
     assert_eq!(judge(young, cut, &valid), unfinalized(short, None));
-    // what is not kept meanwhile is remembered all the same
+    // a result that is not cached meanwhile is recorded all the same
     valid.set_class(Class::Unfinalized, 0).unwrap();
     assert_eq!(judge(range, cut, &valid), unfinalized(0, Some(long)));
     valid.set_class(Class::Immutable, 0).unwrap();
@@ -377,7 +377,7 @@ fn a_range_that_may_be_cut_short_is_believed_when_it_comes_again() {
 }
 
 #[test]
-fn a_trace_may_be_of_a_final_block() {
+fn trace_has_an_upgrade_for_a_finalized_transaction() {
     let if_final = |method: &str, params: &str, result: &str, mark: Option<&Mark>| {
         let known = Known {
             mark,
@@ -386,7 +386,7 @@ fn a_trace_may_be_of_a_final_block() {
         let judged = prospect(method, params)?.judge(result.as_bytes(), known);
         judged.unwrap().if_final
     };
-    let (mark, params) = (mark(), spelt("[HASH,{}]"));
+    let (mark, params) = (mark(), expand("[HASH,{}]"));
     let expected = IfFinal {
         transaction: *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xaa",
         last: 96,
@@ -399,18 +399,18 @@ fn a_trace_may_be_of_a_final_block() {
         assert_eq!(if_final(method, "[\"0xaa\"]", gas, Some(&mark)), None);
     }
     assert_eq!(if_final("eth_gasPrice", "[]", gas, Some(&mark)), None);
-    // it says so itself
-    let receipt = spelt("{\"blockNumber\":\"0x61\",\"blockHash\":OTHER,\"transactionHash\":HASH}");
+    // the receipt names its block
+    let receipt = expand("{\"blockNumber\":\"0x61\",\"blockHash\":OTHER,\"transactionHash\":HASH}");
     let method = "eth_getTransactionReceipt";
     assert_eq!(if_final(method, &params, &receipt, Some(&mark)), None);
-    // "0x": there was none, or the node did not know the transaction
+    // "0x": there was no error, or the node did not know the transaction
     let method = "ots_getTransactionError";
     assert_eq!(if_final(method, &params, "\"0x\"", Some(&mark)), None);
     assert!(if_final(method, &params, "\"0x08c3\"", Some(&mark)).is_some());
 }
 
 #[test]
-fn without_a_final_block_nothing_is_final() {
+fn response_is_immutable_only_below_a_known_finalized_block() {
     let mut state = State::unknown(Heights::Blocks, 1_000);
     let judge = |state: &State, expected: &str| {
         let row = "eth_getBalance | [ADDR,\"0x60\"] | \"0x0\" | ";
@@ -421,11 +421,11 @@ fn without_a_final_block_nothing_is_final() {
     };
     judge(&state, "unfinalized 96");
     state.moved(Move::Final(Some(96)));
-    // nor while nobody knows which chain it is
+    // nor while the chain is not known
     judge(&state, "unfinalized 96");
     state.moved(Move::Known(true));
     judge(&state, "immutable 96");
-    // slots are other numbers
+    // slots are other numbers than blocks
     state.heights = Heights::Slots;
     judge(&state, "unfinalized 96");
     state.moved(Move::Wrong(true));
@@ -433,7 +433,7 @@ fn without_a_final_block_nothing_is_final() {
 }
 
 #[test]
-fn an_operator_has_the_last_word_except_on_nothing() {
+fn lifetimes_of_an_operator_override_the_defaults() {
     let mut valid = Valid::default();
     valid.set_class(Class::Tip, 0).unwrap();
     valid.set_method(b"eth_gasPrice", 500).unwrap();
@@ -468,7 +468,7 @@ fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
         ("eth_getBalance", "[ADDR,\"0x5\"]", Heights::Slots, false),
         ("eth_chainId", "[]", Heights::Slots, false),
     ] {
-        let (params, mark) = (spelt(params), mark(heights));
+        let (params, mark) = (expand(params), mark(heights));
         let prospect = prospect(method, &params).unwrap();
         assert_eq!(prospect.is_of_other_api(Some(&mark)), is_other, "{method}");
         let known = Known {

@@ -1,4 +1,4 @@
-//! How many transactions blocks have that were seen: lists of receipts are compared with it.
+//! Transaction counts of the blocks that were seen; lists of receipts are compared with them.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,15 +7,15 @@ use crate::cache::Namespace;
 use crate::jsonrpc::plausible::{BlockName, BlockSize};
 use crate::lock::locked;
 
-/// Blocks that are remembered at a time: 80 KiB.
+/// Maximum number of blocks; the table takes 80 KiB.
 const MOST: usize = 1024;
 
-/// Sizes of the blocks that were seen last. Any number of threads may use it.
+/// The sizes of the last blocks that were seen. Any number of threads may use it.
 #[derive(Debug, Default)]
 pub struct BlockSizes(Mutex<VecDeque<(Namespace, BlockSize)>>);
 
 impl BlockSizes {
-    /// A block of the namespace was seen. Of one that was seen before the larger size counts.
+    /// Records a block of the namespace. If it was recorded before, the larger size is kept.
     pub fn record(&self, namespace: &Namespace, size: BlockSize) {
         let mut blocks = locked(&self.0);
         let is_it = |known: &&mut (Namespace, BlockSize)| {
@@ -33,8 +33,8 @@ impl BlockSizes {
         }
     }
 
-    /// How many transactions a block of the namespace has; of several of one number the one
-    /// that was seen first last.
+    /// Returns the number of transactions of a block of the namespace. Of several blocks with one
+    /// number the latest one counts.
     pub fn transactions(&self, namespace: &Namespace, block: BlockName) -> Option<u64> {
         let blocks = locked(&self.0);
         let is_it = |known: &&(Namespace, BlockSize)| {

@@ -1,21 +1,21 @@
-//! Every pair of ends of a range, and every tag of a block, with what an answer is kept as.
+//! Tests of every pair of ends of a range, and of every block tag, with their classification.
 
-use super::{mark, said, spelt, Known, Valid};
+use super::{expand, mark, with_method_row, Known, Valid};
 use crate::cache::chain::Mark;
 use crate::cache::class::Class;
 use crate::cache::freshness::{Came, Judged, Prospect};
 use crate::jsonrpc::methods::{self, BlockAt};
 
-/// Of a chain whose head is block 160 and that is final up to 96. Rows are `fromBlock`,
+/// Classifications of ranges on a chain with head 160 and finalized block 96. Rows are `fromBlock`,
 /// columns `toBlock`, in the order of [`ENDS`]:
 ///
 /// - `i` immutable
 /// - `u` unfinalized, evicted with the last block that is named
-/// - `e` unfinalized, two seconds at most: the first block of a node moves when it prunes
+/// - `e` unfinalized, two seconds at most: the first block of a node changes when it prunes
 /// - `t` tip, until the next head
 /// - `b` both: tip, two seconds at most
-/// - `m` tip, a second at most: what is safe or final moves between heads, too
-/// - `.` not kept
+/// - `m` tip, a second at most: the safe and the finalized block change between heads, too
+/// - `.` not stored
 const RANGES: [&str; 10] = [
     //        absent, earliest, 0x10, 0x60, 0x61, 0xa0, 0xa1, latest, safe, finalized, pending
     "absent    t b t t t t t t m m .",
@@ -44,7 +44,7 @@ const ENDS: [&str; 11] = [
     "pending",
 ];
 
-/// The same letters, of one block.
+/// Classifications of single blocks, with the letters of [`RANGES`].
 const BLOCKS: [&str; 11] = [
     "absent t",
     "earliest e",
@@ -62,7 +62,7 @@ const BLOCKS: [&str; 11] = [
 const TIP: u64 = 12_000;
 const UNFINALIZED: u64 = 900_000;
 
-/// Lifetimes that are longer than what moves without a word may be kept.
+/// Returns lifetimes that are longer than the maxima for blocks that change without an event.
 fn valid(valid: &Valid) -> Valid {
     let mut valid = valid.clone();
     valid.set_class(Class::Tip, TIP).unwrap();
@@ -106,7 +106,7 @@ fn range_is_as_final_as_its_least_final_end() {
     let mut names: Vec<&str> = ranges.map(|row| row.name).collect();
     assert!(names.len() >= 5);
     names.push("acme_getMoves");
-    let valid = valid(&said("acme_getMoves", "range=p[0]"));
+    let valid = valid(&with_method_row("acme_getMoves", "range=p[0]"));
     for name in names {
         for row in RANGES {
             let (from, letters) = row.split_once(' ').unwrap();
@@ -129,8 +129,8 @@ fn range_is_as_final_as_its_least_final_end() {
 }
 
 #[test]
-fn block_that_is_named_by_a_tag_is_kept_as_an_end_of_a_range_is() {
-    let valid = valid(&said("acme_getBlock", "block=p[0]"));
+fn block_tag_has_the_lifetime_of_the_same_range_end() {
+    let valid = valid(&with_method_row("acme_getBlock", "block=p[0]"));
     let names = methods::all()
         .iter()
         .map(|row| (row.name, row.class, row.at));
@@ -155,7 +155,7 @@ fn block_that_is_named_by_a_tag_is_kept_as_an_end_of_a_range_is() {
                 });
             }
             let params = format!("[{}]", params.join(","));
-            // what depends on the head whatever block is named, as an estimate
+            // methods such as estimates depend on the head regardless of the block
             let letter = match (class, letter) {
                 (methods::Class::Tip, "i" | "u") => "t",
                 (methods::Class::Tip, "e") => "b",
@@ -170,7 +170,7 @@ fn block_that_is_named_by_a_tag_is_kept_as_an_end_of_a_range_is() {
 }
 
 #[test]
-fn empty_answer_at_safe_or_finalized_is_kept_for_a_second() {
+fn empty_result_at_safe_or_finalized_is_cached_for_a_second() {
     let valid = valid(&Valid::default());
     for (tag, most) in [("latest", TIP), ("finalized", 1_000), ("safe", 1_000)] {
         let params = format!("[{{}},\"{tag}\"]");
@@ -188,7 +188,7 @@ fn empty_answer_at_safe_or_finalized_is_kept_for_a_second() {
 }
 
 #[test]
-fn estimate_for_a_block_that_nodes_read_differently_is_not_kept() {
+fn estimate_for_a_block_that_nodes_read_differently_is_not_stored() {
     for (params, is_kept) in [
         ("[{},\"latest\"]", true),
         ("[{},\"0x10\"]", true),
@@ -202,7 +202,7 @@ fn estimate_for_a_block_that_nodes_read_differently_is_not_kept() {
         ("{\"block\":\"pending\"}", false),
     ] {
         for method in ["eth_estimateGas", "eth_simulateV1"] {
-            let judged = judge(method, &spelt(params), "\"0x1\"", &Valid::default());
+            let judged = judge(method, &expand(params), "\"0x1\"", &Valid::default());
             assert_eq!(judged.is_some(), is_kept, "{method} {params}");
         }
     }
