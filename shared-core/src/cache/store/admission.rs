@@ -1,36 +1,33 @@
-//! Admission on the second request: what is asked for once is not worth a
-//! write.
+//! Admission on the second request: an entry that is requested once is not worth a write.
 //!
-//! Two Bloom filters take turns. Keys are noted in the younger; when that is
-//! full, or old, the elder is emptied and becomes the younger. So a key is
-//! remembered for at least as many others as a filter holds, in bounded memory.
-//! About one key in a hundred is taken for one that was seen, and stored at its
-//! first request, which costs a write and nothing else.
+//! Two Bloom filters take turns. Keys are recorded in the younger one; when it is full or old, the
+//! elder one is emptied and becomes the younger. So a key is remembered for at least as many other
+//! keys as a filter holds, in bounded memory. About one key in a hundred is a false positive and is
+//! stored on its first request, which costs a write and nothing else.
 
 use crate::cache::Key;
 
-/// What was asked for lately.
+/// A filter of recently requested keys.
 #[derive(Clone, Debug)]
 pub struct Admission {
     younger: Box<[u64]>,
     elder: Box<[u64]>,
-    /// Keys in the younger.
+    /// Number of keys in the younger filter.
     noted: usize,
     keys: usize,
     max_age: u64,
-    /// When the younger was empty.
+    /// Time at which the younger filter was empty.
     since: u64,
 }
 
-/// Bits for each key: with [`PROBES`], 0.8 % of others are mistaken for it.
+/// Bits per key; with [`PROBES`] the filter has 0.8 % false positives.
 const BITS: usize = 10;
 const PROBES: usize = 7;
 
 impl Admission {
-    /// Remembers at least the last `keys` keys (rounded up so that a filter is
-    /// a power of two) unless they are older than `max_age` milliseconds, in
-    /// two and a half to five bytes each; `now` in milliseconds of the
-    /// caller's clock.
+    /// Creates a filter that remembers at least the last `keys` keys (rounded up so that a filter
+    /// is a power of two) unless they are older than `max_age` milliseconds, in 2.5 to 5 bytes per
+    /// key. `now` is in milliseconds of the caller's clock.
     pub fn new(keys: usize, max_age: u64, now: u64) -> Self {
         let words = keys
             .clamp(64, 1 << 32)
@@ -47,9 +44,9 @@ impl Admission {
         }
     }
 
-    /// Whether `key` was asked for before; notes that it is now.
+    /// Records `key`, and returns whether it was requested before.
     pub fn admit(&mut self, key: &Key, now: u64) -> bool {
-        // a clock that was set back makes nothing old
+        // if the clock was set back, the filter is not old
         if self.noted >= self.keys || now.saturating_sub(self.since) > self.max_age {
             self.turn(now);
         }
@@ -73,7 +70,7 @@ impl Admission {
         self.since = now;
     }
 
-    /// What it takes, in bytes.
+    /// Memory of the filters in bytes.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.younger) + size_of_val(&*self.elder)
     }
@@ -83,7 +80,7 @@ fn contains(filter: &[u64], key: &Key) -> bool {
     places(filter, key).all(|(word, bit)| filter[word] & bit != 0)
 }
 
-/// Keys are hashes: their bytes are as random as any hash of them.
+/// Returns the probes of a key. Keys are hashes: their bytes are as random as any hash of them.
 fn places(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u64)> {
     let half = |at: usize| {
         let mut bytes = [0; 8];
@@ -108,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_request_is_admitted() {
+    fn key_is_admitted_on_its_second_request() {
         let mut admission = Admission::new(1000, 1000, 0);
         assert!(!admission.admit(&key(1), 0));
         assert!(admission.admit(&key(1), 0));
@@ -117,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_keys_are_remembered_and_others_rarely_mistaken() {
+    fn last_keys_are_remembered_with_few_false_positives() {
         let mut admission = Admission::new(10_000, u64::MAX, 0);
         let memory = admission.memory();
         for round in 0..5u64 {
@@ -135,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn keys_older_than_the_maximum_age_are_forgotten() {
         let mut admission = Admission::new(1000, 1000, 0);
         admission.admit(&key(1), 0);
-        // at most twice as old as said
+        // a key is remembered for twice the maximum age at most
         assert!(admission.admit(&key(1), 1001));
         let mut admission = Admission::new(1000, 1000, 0);
         admission.admit(&key(1), 0);
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_and_a_size_of_nothing_do_no_harm() {
+    fn filter_without_size_works_when_the_clock_is_set_back() {
         let mut admission = Admission::new(0, 1000, 5000);
         assert!(!admission.admit(&key(1), 5000));
         assert!(admission.admit(&key(1), 0));

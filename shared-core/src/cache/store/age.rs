@@ -1,9 +1,9 @@
-//! Tables leave for their age.
+//! Expiry of SST files.
 //!
-//! An entry is as old as its table, and that as its making: by a flush, or by
-//! the last join of smaller tables. So nothing leaves before its time. It may
-//! leave later, with the youngest of what its table was joined from; but joins
-//! of large tables are seldom: it takes seven more of that size.
+//! An entry is as old as its SST file, which is created by a flush or by the last compaction of
+//! smaller files. So no entry is removed before its time. It may be removed later, with the
+//! youngest entry of the compacted file; but compactions of large files are rare: they need seven
+//! more files of that size.
 
 use std::sync::atomic::Ordering;
 
@@ -12,11 +12,11 @@ use super::entries::{Store, StoreError};
 use super::rocks::Table;
 
 impl Store {
-    /// Drops the tables that were made more than `goes` milliseconds ago, from
-    /// the oldest on, and gives their number. From now on entries of tables
-    /// that are older than `renews` milliseconds [are old](super::Stored::is_old).
-    /// `now` in milliseconds since 1970; tables know seconds. To be called now
-    /// and then: tables that are being joined stay until the next time.
+    /// Drops the SST files that were created more than `goes` milliseconds ago, from the oldest on,
+    /// and returns their number. From now on entries of files that are older than `renews`
+    /// milliseconds [are old](super::Stored::is_old). `now` is in milliseconds since 1970; SST
+    /// files are dated in seconds. The owner calls it periodically: files in a compaction stay
+    /// until the next call.
     pub fn forget(&self, goes: u64, renews: u64, now: u64) -> Result<usize, StoreError> {
         let mut count = 0;
         for (place, family) in Tables::ALL.map(Tables::family).into_iter().enumerate() {
@@ -32,15 +32,15 @@ impl Store {
         Ok(count)
     }
 
-    /// What was written up to `sequence` lies in tables.
+    /// Records that the writes up to `sequence` are in SST files.
     pub(super) fn note_flush(&self, sequence: u64) {
         self.flushed.store(sequence, Ordering::Relaxed);
     }
 }
 
-/// The number that the first entry has which lies in a table made at `young`
-/// (seconds since 1970) or later, or in memory, where those from `flushed` on
-/// are at least. An entry has the number of the write before it.
+/// Returns the sequence number of the first entry in an SST file that was created at `young`
+/// (seconds since 1970) or later, or in a memtable, which has the entries from `flushed` on at
+/// least. An entry has the sequence number of the write before it.
 fn first_made(tables: &[Table], young: u64, flushed: u64) -> u64 {
     let young = tables.iter().filter(|table| table.made >= young);
     let first = young
@@ -54,7 +54,7 @@ mod tests {
     use super::{first_made, Table};
 
     #[test]
-    fn what_lies_in_a_young_table_or_in_memory_is_not_old() {
+    fn entry_in_a_young_file_or_in_memory_is_not_old() {
         let table = |made, first| Table {
             size: 1,
             smallest_sequence: first,
@@ -68,12 +68,12 @@ mod tests {
             (11, 300, 149),
             (30, 300, 199),
             (31, 300, 300),
-            // the flush of the newest table has not been noted yet
+            // the flush of the newest file is not recorded yet
             (31, 190, 190),
         ] {
             assert_eq!(first_made(&tables, young, flushed), first, "{young}");
         }
-        // a join that took in the oldest: its numbers are 0
+        // a compaction with the oldest file: its sequence numbers are 0
         let joined = [table(30, 0), table(10, 0)];
         assert_eq!(first_made(&joined, 20, 300), 0);
         assert_eq!(first_made(&joined, 31, 300), 300);

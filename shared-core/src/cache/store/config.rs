@@ -1,4 +1,4 @@
-//! How large the store may be, and how its room is shared out.
+//! Size of the store, and the shares of its column families.
 
 use std::path::PathBuf;
 
@@ -6,46 +6,45 @@ use crate::cache::class::Class;
 
 use super::rocks::Family;
 
-/// What an owner says of its store.
+/// The configuration of a store.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The folder it lies in, made if need be; nothing else may be in it.
+    /// Directory of the store, which is created if necessary and must contain nothing else.
     pub path: PathBuf,
-    /// Bytes that it may take on disk, memtables being written included. At
-    /// least [`MIN_SIZE`].
+    /// Maximum number of bytes on disk, including memtables that are being written. At least
+    /// [`MIN_SIZE`].
     pub max_size: u64,
-    /// So many bytes are flushed at once. What was stored since the last flush
-    /// is in memtables, up to [`Config::memory`] bytes, and a clean stop
-    /// writes it.
+    /// Bytes of entries at which a flush begins. Entries since the last flush are in memtables, up
+    /// to [`Config::memory`] bytes, and are written by a clean stop.
     pub write_buffer: u64,
-    /// Bytes of tables that RocksDB keeps in memory, apart from their indexes.
-    /// The system's page cache does most of it.
+    /// Bytes of SST blocks that RocksDB caches, apart from indexes. The page cache of the system
+    /// does most of the caching.
     pub block_cache: u64,
-    /// Entries go through the write-ahead log too: more is written, and less
-    /// lost by a crash. To measure what it costs.
+    /// Whether entries are written to the write-ahead log too: more is written, and less is lost in
+    /// a crash. It serves measurements of its cost.
     pub log_entries: bool,
 }
 
-/// The least that a store is useful with.
+/// Minimum size of a store in bytes.
 pub const MIN_SIZE: u64 = 16 << 20;
 
-/// The families, in the order in which they are opened.
+/// Number of the control family; families are numbered in the order of opening.
 pub(super) const CONTROL: usize = 0;
 
-/// Entries that are kept for as long as each other, roughly, have tables of their
-/// own, so that short-lived ones don't drive out the others.
+/// A column family of entries. Entries with similar lifetimes share SST files, so that short-lived
+/// entries do not evict the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tables {
-    /// Of what is true for as long as the chain is.
+    /// Entries that are valid as long as the chain is.
     Immutable,
-    /// Of what has a lifetime, as HTTP resources have.
+    /// Entries with a lifetime, such as HTTP resources.
     Aging,
 }
 
 impl Tables {
     pub(super) const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
 
-    /// Those of a class.
+    /// Returns the family of a class.
     pub(super) fn of(class: Class) -> Self {
         match class {
             Class::Immutable => Self::Immutable,
@@ -53,23 +52,23 @@ impl Tables {
         }
     }
 
-    /// The family of its entries.
+    /// Returns the number of the column family.
     pub(super) fn family(self) -> usize {
         1 + self as usize
     }
 }
 
-/// What RocksDB was told of the tables of [`Tables::ALL`].
+/// The limits that RocksDB has for the families of [`Tables::ALL`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Bytes that they may have; 0 before it was told.
+    /// Maximum bytes of SST files; 0 before it was set.
     pub(super) sizes: [u64; 2],
-    /// They are joined.
+    /// Whether SST files are compacted.
     pub(super) joins: bool,
 }
 
 impl Config {
-    /// The defaults for a store of `max_size` bytes.
+    /// Returns the default configuration of a store of `max_size` bytes.
     pub fn new(path: impl Into<PathBuf>, max_size: u64) -> Self {
         Self {
             path: path.into(),
@@ -80,44 +79,42 @@ impl Config {
         }
     }
 
-    /// The most that memtables take, in bytes, but for what RocksDB has beside
-    /// each.
+    /// Maximum size of the memtables in bytes, without RocksDB's overhead.
     pub fn memory(&self) -> u64 {
-        // while some are flushed others are filled
+        // one set of memtables is filled while another is flushed
         2 * self.memtable()
     }
 
-    /// Bytes that are written between two flushes, at most: one is begun at
-    /// [`Config::write_buffer`] and, if another is on its way, as soon as that
-    /// is done; at twice as much nothing more is taken, except an entry, however
-    /// long, before.
+    /// Maximum number of bytes that are written between two flushes. A flush begins at
+    /// [`Config::write_buffer`], or as soon as the flush in progress has ended. At twice as many
+    /// bytes writes are refused, except an entry, of any length, that begins below.
     pub(super) fn memtable(&self) -> u64 {
         2 * self.write_buffer + self.max_entry()
     }
 
-    /// The longest body that is stored, in bytes: a table of several may not
-    /// be a large part of all.
+    /// Maximum length of a stored body in bytes: an SST file of several bodies must not be a large
+    /// part of the store.
     pub fn max_entry(&self) -> u64 {
         self.max_size / 64
     }
 
-    /// The longest table that others are joined to, in bytes. A look-up asks each
-    /// table's filter, and each is an open file, so that a store is to have some
-    /// hundred of them, however large it is: eight neighbours of about one size are
-    /// joined unless they would be longer than this (docs/decisions/014).
+    /// Maximum length of a compacted SST file in bytes. A lookup queries the filter of each SST
+    /// file, and each is an open file, so that a store should have some hundred of them, regardless
+    /// of its size: eight neighbours of similar size are compacted unless the result would be
+    /// longer than this (docs/decisions/014).
     pub fn joined(&self) -> u64 {
         self.max_size / 40
     }
 
-    /// Bytes of tables of entries. A table is written before the oldest is
-    /// dropped, and others may wait behind it; a joined one before those that are
-    /// in it, and nothing is dropped meanwhile.
+    /// Bytes of SST files with entries. A file is written before the oldest is dropped, and others
+    /// may wait for it; a compacted file is written before its inputs are dropped, and nothing is
+    /// dropped meanwhile.
     fn entries(&self) -> u64 {
         let reserve = 8 * self.write_buffer + 2 * self.joined();
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
-    /// Bytes of tables that the others can't take from them.
+    /// Guaranteed bytes of a family, which the other one can't take.
     fn share(&self, tables: Tables) -> u64 {
         match tables {
             Tables::Immutable => self.entries() / 4 * 3,
@@ -125,9 +122,8 @@ impl Config {
         }
     }
 
-    /// Bytes that each of [`Tables::ALL`] may keep, where they have
-    /// `used` so many: what one leaves of its share is the other's until it
-    /// grows.
+    /// Returns the bytes that each of [`Tables::ALL`] may keep if they use `used` bytes: the unused
+    /// part of one share belongs to the other family until the first one grows.
     pub(super) fn share_out(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
         let [immutable, aging] = Tables::ALL.map(|tables| self.share(tables));
@@ -142,13 +138,13 @@ impl Config {
             name,
             fifo_size,
             write_buffer: self.write_buffer,
-            // and what RocksDB has beside it
+            // with RocksDB's overhead
             memtable: 2 * self.memtable() + (8 << 20),
             joined: self.joined(),
         };
         [
             family("default", 0),
-            // until it is known what they use
+            // until their use is known
             family("immutable", self.entries()),
             family("aging", self.entries()),
         ]
@@ -160,7 +156,7 @@ mod tests {
     use super::Config;
 
     #[test]
-    fn what_one_class_leaves_the_other_may_take() {
+    fn unused_share_of_a_family_belongs_to_the_other() {
         let config = Config::new("/", 1 << 30);
         let (all, margin) = (config.entries(), 2 * config.write_buffer);
         assert!(all > (1 << 30) / 5 * 4);
@@ -169,7 +165,7 @@ mod tests {
         assert_eq!(config.share_out([all, 0]), [all - margin, aging]);
         assert_eq!(config.share_out([0, all]), [immutable, all - margin]);
         assert_eq!(config.share_out([all, all]), [immutable, aging]);
-        // full of one, and the other grows
+        // one family is full, and the other one grows
         for used in (0..all / 4).step_by(1 << 20) {
             let [immutable, _] = config.share_out([all, used]);
             assert!(immutable + used <= all, "{used}");

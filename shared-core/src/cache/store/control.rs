@@ -1,5 +1,5 @@
-//! The family of what must last: which database this is, how many lasting
-//! writes there were, the purges, and what the owner keeps here.
+//! The control family: name of the database, number of durable writes, purges, and rows of the
+//! owner.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ pub(super) const SERIAL: &[u8] = b"serial";
 const PURGE: &[u8] = b"purge/";
 const OWNERS: &[u8] = b"owner/";
 
-/// What is written one at a time, and must last.
+/// The state of durable writes, which are made one at a time.
 #[derive(Debug)]
 pub(super) struct Lasting {
     pub(super) marker: Marker,
-    /// Rows that are to be written; `None` takes a row out. Those that could
-    /// not be written wait for the next write.
+    /// Rows to be written; `None` removes a row. Rows that could not be written wait for the next
+    /// write.
     pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
-/// What the family holds, apart from the owner's rows.
+/// The content of the control family, without the owner's rows.
 pub(super) struct Control {
     pub(super) name: Option<[u8; 16]>,
     pub(super) serial: u64,
-    /// `None` if there are rows among the purges that are none.
+    /// Recorded purges; `None` if a row is invalid.
     pub(super) purges: Option<Purges>,
 }
 
-/// Reads all of it, so that damage shows at once.
+/// Reads all rows, so that damage shows at once.
 pub(super) fn read(rocks: &Rocks) -> Result<Control, Failure> {
     let mut control = Control {
         name: None,
@@ -61,7 +61,7 @@ pub(super) fn read(rocks: &Rocks) -> Result<Control, Failure> {
     Ok(control)
 }
 
-/// What a new database begins with.
+/// Returns the rows of a new database.
 pub(super) fn first_rows(name: &[u8; 16], purges: &Purges) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = vec![
         (NAME.to_vec(), name.to_vec()),
@@ -76,17 +76,17 @@ pub(super) fn first_rows(name: &[u8; 16], purges: &Purges) -> Vec<(Vec<u8>, Vec<
     rows
 }
 
-/// The row of a purge.
+/// Returns the row key of a purge.
 pub(super) fn purge_row(row: &[u8]) -> Vec<u8> {
     [PURGE, row].concat()
 }
 
-/// The row of something that the owner keeps.
+/// Returns the row key of a value of the owner.
 pub(super) fn owners_row(key: &[u8]) -> Vec<u8> {
     [OWNERS, key].concat()
 }
 
-/// The key of such a row.
+/// Returns the owner's key of a row.
 pub(super) fn owners_key(row: &[u8]) -> Option<&[u8]> {
     row.strip_prefix(OWNERS)
 }

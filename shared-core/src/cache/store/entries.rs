@@ -1,4 +1,4 @@
-//! Entries go in and out.
+//! Reads and writes of entries.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "faults")]
@@ -29,56 +29,56 @@ pub struct Store {
     pub(super) purges: RwLock<Purges>,
     pub(super) lasting: Mutex<Lasting>,
     pub(super) storing: Mutex<Storing>,
-    /// Something was written since the last flush.
+    /// Whether there were writes since the last flush.
     pub(super) unflushed: AtomicBool,
     pub(super) flushing: Mutex<()>,
-    /// Entries in [`Tables::ALL`] that were written before these are old: they
-    /// leave with the next tables, or will have been here for too long.
+    /// Sequence numbers below which the entries of [`Tables::ALL`] are old: they are removed with
+    /// the next SST files (`old`), or have reached their age (`aged`).
     pub(super) old: [AtomicU64; 2],
     pub(super) aged: [AtomicU64; 2],
-    /// The newest write before the last flush.
+    /// Sequence number of the newest write before the last flush.
     pub(super) flushed: AtomicU64,
     pub(super) room: Mutex<Room>,
-    /// Bytes written since the last flush was begun.
+    /// Bytes written since the last flush began.
     pub(super) in_memory: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) busy: AtomicU64,
 }
 
-/// Why something was not stored.
+/// The reason why an entry was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// RocksDB can't write; [`Store::next_event`] has it once, and it goes
-    /// away by itself.
+    /// RocksDB can't write. [`Store::next_event`] reports it once, and the store recovers by
+    /// itself.
     #[error("{0}")]
     Off(Reason),
-    /// Memory is full of what is being flushed: worth another try later, and
-    /// no waiting.
+    /// The memtables are full because a flush is in progress: a later write may succeed, and none
+    /// waits.
     #[error("the disk is slower than what is to be stored")]
     Busy,
-    /// Longer than [`Config::max_entry`], or what is said of it than 64 KiB.
+    /// The entry is longer than [`Config::max_entry`], or its header is longer than 64 KiB.
     #[error("too large an entry")]
     TooLarge,
-    /// It was purged while it was on its way.
+    /// The entry was purged before it arrived.
     #[error("purged while it was on its way")]
     Purged,
-    /// The marker file could not be written. For people.
+    /// The marker file could not be written; with the error.
     #[error("the marker file: {0}")]
     Marker(String),
 }
 
-/// An entry that was found. It keeps the database open, and the folder locked,
-/// until it is dropped.
+/// An entry that was found. It keeps the database open, and the directory locked, until it is
+/// dropped.
 #[derive(Debug)]
 pub struct Stored {
     value: Pinned,
-    /// What it is.
+    /// Header of the entry.
     pub header: Header,
     sequence: u64,
     body: usize,
-    /// It lies in the oldest quarter of a full store, or is old by
-    /// [`Store::forget`], and leaves soon unless it is put again.
+    /// Whether the entry is in the oldest quarter of a full store, or old by [`Store::forget`]. It
+    /// is removed soon unless it is stored again.
     pub is_old: bool,
 }
 
@@ -88,7 +88,7 @@ impl Stored {
     }
 }
 
-/// A key may have been stored in tables of both kinds: the newer one counts.
+/// Returns the newer entry; a key may have been stored in both families.
 fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
     let (Some(first), Some(second)) = (&one, &other) else {
         return one.or(other);
@@ -100,11 +100,11 @@ fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
     }
 }
 
-/// It takes a disk to tell.
+/// The error of a read that needs the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits;
 
-/// The body, where RocksDB has it.
+/// The body, in RocksDB's memory.
 impl AsRef<[u8]> for Stored {
     fn as_ref(&self) -> &[u8] {
         self
@@ -120,8 +120,8 @@ impl Deref for Stored {
 }
 
 impl Store {
-    /// Opens the store in `config.path`, and makes one if there is none or
-    /// what is there is damaged. `now` in milliseconds since 1970.
+    /// Opens the store in `config.path`, and creates one if there is none or the present one is
+    /// damaged. `now` is in milliseconds since 1970.
     pub fn open(config: &Config, now: u64) -> Result<(Self, Opening), OpenError> {
         let opened = open::open(config, now)?;
         let store = Self {
@@ -144,14 +144,14 @@ impl Store {
             refused: AtomicU64::new(0),
             busy: AtomicU64::new(0),
         };
-        // all that there is lies in tables
+        // all entries are in SST files
         store.note_flush(store.rocks.sequence());
         store.look_over();
         Ok((store, opened.opening))
     }
 
-    /// Stores `body` under `key`, in place of what was there. It is found at
-    /// once, and survives a crash from the next flush on.
+    /// Stores `body` under `key`, and replaces the former entry. It can be read at once, and
+    /// survives a crash from the next flush on.
     pub fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
         if body.len() as u64 > self.config.max_entry() {
             return Err(StoreError::TooLarge);
@@ -170,8 +170,8 @@ impl Store {
         self.take(length)?;
         let written = self.rocks.write(&[write], self.config.log_entries);
         if written.is_ok() {
-            // after the write: what was acknowledged is flushed by the next
-            // flush that finds this set
+            // after the write: an acknowledged entry is written by the next flush that finds this
+            // set
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.judge(written)?;
@@ -179,21 +179,21 @@ impl Store {
         Ok(())
     }
 
-    /// The entry under `key`, if it is fresh at `now` (milliseconds since
-    /// 1970). What can't be read is a miss, and counted.
+    /// Returns the entry of `key` if it is fresh at `now` (milliseconds since 1970). An unreadable
+    /// entry is a miss, and counted.
     pub fn get(&self, key: &Key, now: u64) -> Option<Stored> {
         self.stale(key).filter(|stored| stored.is_fresh(now))
     }
 
-    /// The same if that can be told from memory and the page cache. Never
-    /// waits for the disk.
+    /// Returns the fresh entry of `key` from memory and the page cache. It never waits for the
+    /// disk.
     ///
     /// # Errors
-    /// [`Waits`]: [`get`](Self::get) has to.
+    /// Returns [`Waits`] if [`get`](Self::get) has to read the disk.
     pub fn get_ready(&self, key: &Key, now: u64) -> Result<Option<Stored>, Waits> {
         let [one, other] = Tables::ALL.map(|tables| {
             match self.rocks.get(tables.family(), key, true) {
-                // counted when it is read the other way
+                // counted by the read that waits
                 Err(_) => Err(Waits),
                 Ok(value) => Ok(value.and_then(|value| self.found(key, tables, value))),
             }
@@ -201,14 +201,14 @@ impl Store {
         Ok(newer(one?, other?).filter(|stored| stored.is_fresh(now)))
     }
 
-    /// `false`: nothing is under `key`. Asks memory only, and never waits for
-    /// the disk; most look-ups that find nothing can be answered by it.
+    /// Whether `key` may have an entry. It reads memory only, and never waits for the disk; it
+    /// answers most lookups of absent keys.
     pub fn may_have(&self, key: &Key) -> bool {
         let mut families = Tables::ALL.map(Tables::family).into_iter();
         families.any(|family| self.rocks.may_have(family, key))
     }
 
-    /// The entry under `key`, fresh or not; never one that was purged.
+    /// Returns the entry of `key`, fresh or stale, unless it was purged.
     pub fn stale(&self, key: &Key) -> Option<Stored> {
         let [one, other] =
             Tables::ALL.map(|tables| match self.rocks.get(tables.family(), key, false) {
@@ -221,7 +221,7 @@ impl Store {
         newer(one, other)
     }
 
-    /// What was read, unless it was purged or is damaged.
+    /// Decodes an entry. Returns `None` if it was purged or is damaged.
     fn found(&self, key: &Key, tables: Tables, value: Pinned) -> Option<Stored> {
         let Some((header, sequence, body)) = record::decode(key, &value) else {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
@@ -242,30 +242,28 @@ impl Store {
         })
     }
 
-    /// Whether that was purged.
+    /// Whether an entry was purged.
     pub fn refuses(&self, key: &Key, about: &About) -> bool {
         read(&self.purges).refuses(key, about)
     }
 
-    /// What a request that is sent to the node now has to carry in its
-    /// [`About::generation`].
+    /// Returns the [`About::generation`] of a request that is sent to the node now.
     pub fn generation(&self) -> u64 {
         read(&self.purges).generation()
     }
 
-    /// Flushes, and gives the store up. Without it the same happens when the
-    /// last user is gone, but nobody hears of a failure.
+    /// Flushes and closes the store. Dropping the last user flushes too, without a report of a
+    /// failure.
     pub fn close(self) -> Result<(), StoreError> {
         self.flush()
     }
 
-    /// Makes in the folder `to` the store that a power cut at this moment would
-    /// leave: with those names of files that were synced or, without
-    /// `synced_names`, with all. For tests; `SSZIP_POWER_CUTS` has to be in the
-    /// environment when the store is opened.
+    /// Creates in the directory `to` the store that a power cut at this moment would leave: with
+    /// the file names that were synced or, without `synced_names`, with all names. For tests; the
+    /// environment needs `SSZIP_POWER_CUTS` when the store is opened.
     #[cfg(feature = "faults")]
     pub fn power_cut(&self, to: &std::path::Path, synced_names: bool) -> io::Result<()> {
-        // a marker that is newer than the database would be a loss
+        // copied first: a marker that is newer than the database would count as a loss
         std::fs::create_dir_all(to)?;
         marker::copy(&self.config.path, to)?;
         if !self.rocks.power_cut(&to.join(open::DATABASE), synced_names) {
@@ -274,17 +272,17 @@ impl Store {
         Ok(())
     }
 
-    /// The next thing to be logged.
+    /// Returns the next event to be logged.
     pub fn next_event(&self) -> Option<Event> {
         locked(&self.storing).next_event()
     }
 
-    /// What RocksDB's answer to a write means.
+    /// Translates the result of a write, and updates the health of the store.
     pub(super) fn judge(&self, written: Result<(), Failure>) -> Result<(), StoreError> {
         match written {
             Ok(()) => {
                 let mut storing = locked(&self.storing);
-                // memory may take what the disk does not yet
+                // a memtable may accept a write that the disk does not yet
                 if storing.off.is_some() && self.rocks.background_error().is_none() {
                     storing.off = None;
                 }

@@ -1,4 +1,4 @@
-//! What lies in memory goes to the disk, and a full disk is tried again.
+//! Flushes of memtables, and retries after a full disk.
 
 use std::sync::atomic::Ordering;
 
@@ -9,22 +9,22 @@ use super::storing::Reason;
 use crate::faults::{injected_once, Fault};
 use crate::lock::locked;
 
-/// What a row of a memtable takes beside its key and value, in bytes.
+/// Overhead of a memtable row besides key and value, in bytes.
 const ROW: u64 = 64;
 
-/// What RocksDB writes beside tables, in bytes: neither is a join begun with less,
-/// nor a full disk tried again.
+/// Bytes that RocksDB writes besides SST files: with less free space no compaction begins, and a
+/// full disk is not tried again.
 const BESIDE: u64 = 8 << 20;
 
-/// What it writes when it is told how to go on, in bytes, and much more.
+/// Upper bound of the bytes that RocksDB writes when its options are changed.
 const CHANGE: u64 = 1 << 20;
 
 impl Store {
-    /// Makes room in memory for a row of `length` bytes. To be called before the
-    /// write, and [`flush_if_full`](Self::flush_if_full) after it.
+    /// Reserves space in the memtables for a row of `length` bytes. It is called before the write,
+    /// and [`flush_if_full`](Self::flush_if_full) after it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`]: the disk is behind.
+    /// Returns [`StoreError::Busy`] if the disk is too slow.
     pub(super) fn take(&self, length: u64) -> Result<(), StoreError> {
         let length = length + ROW;
         let before = self.in_memory.fetch_add(length, Ordering::Relaxed);
@@ -44,16 +44,16 @@ impl Store {
         Err(StoreError::Busy)
     }
 
-    /// Begins a flush when a write buffer is full, if none is on its way: RocksDB
-    /// does not by itself.
+    /// Begins a flush when a write buffer is full, if none is in progress. RocksDB does not flush
+    /// by itself.
     pub(super) fn flush_if_full(&self) {
         if self.in_memory.load(Ordering::Relaxed) >= self.config.write_buffer {
-            // what keeps it from flushing, the next write meets too
+            // the next write reports the same error
             let _ = self.begin_flush();
         }
     }
 
-    /// `false`: one is on its way.
+    /// Begins a flush. Returns `false` if one is in progress.
     fn begin_flush(&self) -> Result<bool, StoreError> {
         let begun = self.rocks.begin_flush();
         self.judge(begun.clone().map(drop))?;
@@ -65,8 +65,8 @@ impl Store {
         Ok(begun)
     }
 
-    /// To be called now and then, and more often while nothing is stored: writes
-    /// what is in memory onto the disk, and tries again what could not be written.
+    /// Writes the memtables to disk, and retries failed writes. The owner calls it periodically,
+    /// and more often while nothing is stored.
     pub fn flush(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.rocks.background_error() {
             self.resume(&failure)?;
@@ -83,20 +83,20 @@ impl Store {
         Ok(())
     }
 
-    /// Tries to write again.
+    /// Resumes writing after a background error.
     fn resume(&self, failure: &Failure) -> Result<(), StoreError> {
         let reason = Reason::from(failure);
         locked(&self.storing).off = Some(reason.clone());
-        // a try would fill the disk, for a moment, for all who share it
+        // a retry would fill the disk for a moment, for all its users
         if failure.is_no_space() && self.free() < self.memtables() + BESIDE {
             return Err(StoreError::Off(reason));
         }
         self.judge(self.rocks.resume())
     }
 
-    /// Writes what is in memory onto the disk, unless nothing is.
+    /// Writes the memtables to disk if they have entries.
     pub(super) fn flush_entries(&self) -> Result<(), StoreError> {
-        // whoever comes while others flush must not go on before they are done
+        // callers that arrive during a flush wait until it is done
         let _flushing = locked(&self.flushing);
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
@@ -122,15 +122,15 @@ impl Store {
             .sum()
     }
 
-    /// Bytes that are free on the disk, for those who are not root.
+    /// Bytes that are free on the disk for users other than root.
     fn free(&self) -> u64 {
         rustix::fs::statvfs(&self.config.path)
             .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// Looks what tables there are, shares their room out again, and sees
-    /// which of them a quarter more of their class would drive out. Tables are
-    /// joined as long as there is room for the longest.
+    /// Reads the list of SST files, updates the limits of the families, and determines the files
+    /// that a quarter more of their class would evict. SST files are compacted as long as there is
+    /// space for the longest one.
     pub(super) fn look_over(&self) {
         let tables = Tables::ALL.map(|tables| self.rocks.tables(tables.family()));
         let used = tables
@@ -141,7 +141,7 @@ impl Store {
         let joins = free >= 2 * self.config.joined() + BESIDE;
         let mut room = locked(&self.room);
         let differs = |n: usize| wanted[n].abs_diff(room.sizes[n]) >= self.config.write_buffer;
-        // a change is a file that RocksDB writes
+        // RocksDB writes a file for each change of options
         if free >= CHANGE && (differs(0) || differs(1) || joins != room.joins) {
             let set = |n: usize| {
                 let family = Tables::ALL[n].family();
@@ -165,8 +165,8 @@ impl Store {
     }
 }
 
-/// The oldest write in the newest tables that make up `young` bytes; 0 if that
-/// is all of them.
+/// Returns the sequence number of the oldest write in the newest SST files with `young` bytes in
+/// total; 0 if these are all files.
 fn first_young(tables: &[rocks::Table], young: u64) -> u64 {
     let mut bytes = 0;
     let mut first = u64::MAX;

@@ -1,7 +1,7 @@
-//! What must last: purges, and what the owner keeps.
+//! Durable writes: purges, and rows of the owner.
 //!
-//! Such a write is flushed at once, with all that was written before, and is then
-//! counted by the marker file.
+//! A durable write is flushed at once, with all writes before it, and is then counted in the marker
+//! file.
 
 use std::sync::atomic::Ordering;
 
@@ -14,16 +14,16 @@ use crate::faults::{die_if, Fault};
 use crate::lock::{locked, write};
 
 impl Store {
-    /// Purges what matches `scope` and was asked of the node before. From the
-    /// moment that this is called nothing of it is found; when it returns `Ok`,
-    /// that lasts, whatever happens. After an error it holds as long as this
-    /// process does: it must not be acknowledged, and may be tried again. Gives
-    /// the generation: entries with an older one that match are no more.
+    /// Purges the entries in `scope` that were requested from the node before. From this call on
+    /// they are not found. If it returns `Ok`, the purge is durable. After an error it is in effect
+    /// until this process ends: it must not be acknowledged, and may be retried. Returns the
+    /// generation: matching entries of an older one are purged.
     pub fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
         self.purge_with(scope, Vec::new())
     }
 
-    /// The same, and the owner's rows under `keys` go with it.
+    /// Purges like [`purge`](Self::purge), and removes the owner's rows of `keys` in the same
+    /// write.
     pub fn purge_with(&self, scope: &Scope, keys: Vec<Vec<u8>>) -> Result<u64, StoreError> {
         let mut lasting = locked(&self.lasting);
         let (generation, changes) = write(&self.purges).add(scope);
@@ -38,8 +38,8 @@ impl Store {
         Ok(generation)
     }
 
-    /// Keeps a value under each key, for the owner, or takes it out (`None`):
-    /// all of them or none, and as lasting as a purge.
+    /// Stores or removes (`None`) values of the owner by key, all or none, and as durable as a
+    /// purge.
     pub fn control_put(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
         let mut lasting = locked(&self.lasting);
         for (key, value) in rows {
@@ -49,13 +49,12 @@ impl Store {
         self.write_lasting(&mut lasting)
     }
 
-    /// The same for one key, as lasting as an entry that is stored next: a
-    /// crash never keeps an entry and loses what was noted before it. By
-    /// itself it is no reason to flush.
+    /// Stores or removes a value of the owner, as durable as an entry that is stored next: no crash
+    /// keeps that entry and loses this value. It does not flush.
     pub fn control_note(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         let mut lasting = locked(&self.lasting);
         let key = control::owners_row(key);
-        // it is older, and must not come later
+        // a waiting older row must not be written later
         lasting.rows.remove(&key);
         let write = match value {
             Some(value) => Write::Put {
@@ -75,14 +74,13 @@ impl Store {
         Ok(())
     }
 
-    /// What the owner keeps under `key`.
+    /// Returns the owner's value of `key`.
     pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let value = self.rocks.get(CONTROL, &control::owners_row(key), false)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// The keys that begin with `prefix` (not with 255) under which the owner
-    /// keeps something.
+    /// Returns the owner's keys that begin with `prefix` (not with 255).
     pub fn control_keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         let first = control::owners_row(prefix);
         let end = [&first[..], &[0xff; 40]].concat();
@@ -94,8 +92,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// Puts all waiting rows onto the disk, and what was written before with them:
-    /// otherwise a crash would keep the later and lose the earlier.
+    /// Writes all waiting rows to disk, with all writes before them: otherwise a crash could keep
+    /// later writes and lose earlier ones.
     pub(super) fn write_lasting(&self, lasting: &mut Lasting) -> Result<(), StoreError> {
         let serial = lasting.marker.serial + 1;
         let number = serial.to_be_bytes();
@@ -120,7 +118,7 @@ impl Store {
         die_if(Fault::DieUnflushed);
         self.flush_entries()?;
         die_if(Fault::DieWritten);
-        // the database may be a write ahead of its marker, not behind
+        // the database may be one write ahead of its marker, but not behind
         lasting.marker.serial = serial;
         let marker = lasting.marker.write(&self.config.path);
         marker.map_err(|error| StoreError::Marker(error.to_string()))?;

@@ -1,10 +1,9 @@
-//! The file beside the database that says what the database has to hold.
+//! The marker file, which records what the database must contain.
 //!
-//! RocksDB opens with what it finds: after a truncated MANIFEST or a lost log
-//! that is less than was there, without an error. So this file names the
-//! database, which holds the same name, and counts the writes that must never
-//! come undone. It is replaced, and synced, after each of them and before it is
-//! acknowledged: a database that counts fewer has lost one.
+//! RocksDB opens with the files that it finds: after a truncated MANIFEST or a lost log the
+//! database has fewer rows, without an error. So this file has the name of the database, which the
+//! database contains too, and counts the durable writes. It is replaced and synced after each of
+//! them, before the write is acknowledged: a database with a lower count has lost a write.
 //!
 //! ```text
 //! sszip-store 3
@@ -13,47 +12,47 @@
 //! crc32 89abcdef
 //! ```
 //!
-//! The first line and the last will mean the same in any version.
+//! The first and the last line have the same meaning in every version.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// The layout of the store, database included.
+/// Format of the store, including the database.
 pub(super) const FORMAT: u64 = 3;
 
 pub(super) const FILE: &str = "sszip-store";
 const NEW: &str = "sszip-store.new";
 const TITLE: &str = "sszip-store ";
 
-/// Nobody else's business, whatever the umask is: nginx has none.
+/// Mode of files of the store, which other users must not read. nginx sets no umask.
 pub(super) const PRIVATE: u32 = 0o600;
 
-/// What the file says.
+/// The content of the marker file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
-    /// Of the database, and in it.
+    /// Name of the database, which the database contains too.
     pub(super) name: [u8; 16],
-    /// How many lasting writes there were.
+    /// Number of durable writes.
     pub(super) serial: u64,
 }
 
-/// Why a file is no marker.
+/// The reason why a file is no marker.
 #[derive(Debug)]
 pub(super) enum MarkerError {
-    /// Made by a later version.
+    /// The file was created by a later version.
     Newer(u64),
-    /// Made by an earlier version.
+    /// The file was created by an earlier version.
     Older(u64),
-    /// Made by no version.
+    /// The file was created by no version.
     Damaged,
-    /// It can't be read.
+    /// The file can't be read.
     Io(io::Error),
 }
 
 impl Marker {
-    /// The marker in `folder`; `None` if there is none.
+    /// Reads the marker in `folder`; returns `None` if there is none.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, MarkerError> {
         let text = match fs::read(folder.join(FILE)) {
             Ok(text) => text,
@@ -106,8 +105,7 @@ impl Marker {
         format!("{content}crc32 {crc:08x}\n")
     }
 
-    /// Puts it into `folder` in place of the one there; on the disk when this
-    /// returns.
+    /// Replaces the marker in `folder`. It is on disk when this returns.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let new = folder.join(NEW);
         let mut file = File::options()
@@ -116,7 +114,7 @@ impl Marker {
             .write(true)
             .mode(PRIVATE)
             .open(&new)?;
-        // what was left of an earlier attempt keeps its own mode
+        // a file that an earlier attempt has left keeps its own mode
         file.set_permissions(Permissions::from_mode(PRIVATE))?;
         file.write_all(self.text().as_bytes())?;
         file.sync_all()?;
@@ -125,8 +123,7 @@ impl Marker {
         sync_folder(folder)
     }
 
-    /// Takes the marker out of `folder`, if there is one; out of the disk when
-    /// this returns.
+    /// Removes the marker in `folder`, if there is one. The removal is on disk when this returns.
     pub(super) fn remove(folder: &Path) -> io::Result<()> {
         for file in [FILE, NEW] {
             match fs::remove_file(folder.join(file)) {
@@ -138,12 +135,12 @@ impl Marker {
     }
 }
 
-/// Names given and taken in `folder` are on the disk when this returns.
+/// Syncs the names of files in `folder`.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Puts the marker of one folder into another.
+/// Copies the marker of one directory to another.
 #[cfg(feature = "faults")]
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from.join(FILE), to.join(FILE)).map(drop)
@@ -159,14 +156,14 @@ mod tests {
     };
 
     #[test]
-    fn what_was_written_is_read() {
+    fn serialized_marker_is_parsed_unchanged() {
         let text = MARKER.text();
         assert_eq!(Marker::parse(&text).unwrap(), MARKER);
         assert!(text.starts_with("sszip-store 3\nname a7a7"));
     }
 
     #[test]
-    fn any_change_is_damage() {
+    fn changed_marker_is_reported_as_damaged() {
         let text = MARKER.text();
         for length in 0..text.len() {
             assert!(matches!(
@@ -183,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_known_as_one() {
+    fn marker_of_another_format_is_reported_as_newer_or_older() {
         let parse = |format: u64| {
             let content = format!("sszip-store {format}\nwhatever else\n");
             let crc = crc32fast::hash(content.as_bytes());

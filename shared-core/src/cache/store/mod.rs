@@ -1,43 +1,40 @@
 //! The store: entries on disk, in RocksDB, without its write-ahead log.
 //!
-//! Entries can be had again from the node, so they are written once, when a
-//! memtable is flushed, and a crash loses those of the last moments; all
-//! families are flushed together, so that it keeps a beginning of what was
-//! written: no entry without what was noted before it. Purges can't be had
-//! again: they are flushed, with what was written before, before they are
-//! acknowledged.
+//! Entries can be fetched from the node again, so they are written once, when a memtable is
+//! flushed, and a crash loses the entries of the last moments. All families are flushed together,
+//! so that a crash keeps a prefix of the writes: no entry without the rows that were written before
+//! it. Purges can't be fetched again: they are flushed, with all writes before them, before they
+//! are acknowledged.
 //!
 //! ```text
 //!        put                   purge, control_put
 //!         │                     │ flush all,
 //!         ▼                     ▼ then the marker (marker.rs)
 //!  immutable │ aging         control
-//!  the entries, FIFO         purges and what else must last
+//!  the entries, FIFO         purges and other durable rows
 //! ```
 //!
-//! Tables leave in the order in which they were written, once their class has
-//! more than its share of `max_size`. A hit says when its entry is about to
-//! leave ([`Stored::is_old`]), and may be put again. [`Store::forget`] lets go of
-//! tables for their age.
+//! SST files are removed in the order in which they were written, once their class exceeds its
+//! share of `max_size`. A hit reports whether its entry will be removed soon ([`Stored::is_old`]),
+//! and the entry may be stored again. [`Store::forget`] removes SST files by age.
 //!
-//! This is a library: it opens no socket, reads no clock, and starts no thread
-//! (RocksDB does, at [`Store::open`]). All methods may be called by any thread,
-//! and may wait for the disk; [`Store::put`] never waits for a flush. A process
-//! must not fork after opening. Nothing flushes by time: the owner calls
-//! [`Store::flush`] now and then.
+//! This is a library: it opens no socket, reads no clock, and starts no thread (RocksDB does, at
+//! [`Store::open`]). All methods may be called by any thread, and may wait for the disk;
+//! [`Store::put`] never waits for a flush. A process must not fork after opening. Nothing is
+//! flushed by time: the owner calls [`Store::flush`] periodically.
 //!
 //! | file        | concern                                              |
 //! |-------------|------------------------------------------------------|
-//! | `record`    | the head of an entry                                 |
-//! | `entries`   | [`Store`]: entries in and out                        |
-//! | `flushing`  | from memory to the disk, and a full disk             |
-//! | `purges`    | which entries were purged; needs no RocksDB          |
-//! | `admission` | what is worth storing; needs no RocksDB              |
-//! | `lasting`   | purges, and what else must last; `control`, `marker` |
-//! | `age`       | tables that are old                                  |
-//! | `storing`   | on or off, and what the log hears of it              |
+//! | `record`    | header of an entry                                   |
+//! | `entries`   | [`Store`]: reads and writes of entries               |
+//! | `flushing`  | flushes, and retries after a full disk               |
+//! | `purges`    | records of purges; needs no RocksDB                  |
+//! | `admission` | admission of entries; needs no RocksDB               |
+//! | `lasting`   | durable writes; with `control` and `marker`          |
+//! | `age`       | expiry of SST files                                  |
+//! | `storing`   | health of the store, and its events for the log      |
 //! | `open`      | locks, damage, setting aside                         |
-//! | `config`    | how `max_size` is shared out                         |
+//! | `config`    | shares of `max_size`                                 |
 //! | `rocks`     | RocksDB (`rocks.cc`)                                 |
 
 mod admission;

@@ -1,17 +1,16 @@
-//! Opening: who may use the folder, and whether what lies there is whole.
+//! Opening a store: ownership of the directory, and integrity of its content.
 //!
 //! ```text
 //! PATH/LOCK          held by the process that owns the store (flock)
-//! PATH/sszip-store   what the database has to hold (marker.rs)
+//! PATH/sszip-store   what the database must contain (marker.rs)
 //! PATH/db/           RocksDB's files
-//! PATH/opening       a byte for each time that opening it was not survived
-//! PATH/broken-1/     a database that was set aside, without its tables
+//! PATH/opening       a byte for each opening that the process did not survive
+//! PATH/broken-1/     a database that was set aside, without its SST files
 //! ```
 //!
-//! A database that is damaged, or of an earlier version, is set aside, and a new
-//! one made: it is a cache.
-//! What is not the database's fault (a full disk, a folder of somebody else, a
-//! later version's store) is an error, and nothing is touched.
+//! A database that is damaged, or of an earlier version, is set aside and replaced by a new one: it
+//! is a cache. Other failures (a full disk, a directory of another user, the store of a later
+//! version) are errors, and no file is changed.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Write as _};
@@ -31,112 +30,111 @@ use super::rocks::{Failure, Rocks, Write};
 pub(super) const DATABASE: &str = "db";
 const OPENING: &str = "opening";
 const LOCK: &str = "LOCK";
-/// Attempts after which a database is given up.
+/// Maximum number of attempts to open a database before it is set aside.
 const MAX_OPENINGS: u64 = 5;
-/// Bytes that have to be free to open it.
+/// Bytes that have to be free when it is opened.
 const PROBE: usize = 1 << 20;
-/// Databases that were set aside and are kept.
+/// Maximum number of databases that were set aside and are kept.
 const MAX_BROKEN: usize = 2;
 
-/// What opening the store did.
+/// The outcome of opening a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// There was none.
+    /// There was no store, and a new one was created.
     Fresh,
-    /// It holds what it held.
+    /// The store was reopened with its content.
     Reopened,
-    /// What was there is damaged, or too old; the store begins anew, empty.
+    /// The store was damaged or too old, and was replaced by an empty one.
     SetAside {
-        /// What was wrong with it.
+        /// Damage that was found.
         damage: Damage,
-        /// Where what is left of it lies, if there was anything.
+        /// Directory of its remains, if there are any.
         to: Option<PathBuf>,
     },
 }
 
-/// Why a store begins anew.
+/// The reason why a store was replaced by an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// The file that says what the database has to hold is gone, or its making
-    /// was interrupted.
+    /// The marker file is missing, or the creation of the store was interrupted.
     #[error("a database without its marker file")]
     NoMarker,
-    /// That file is not as it was written.
+    /// The content of the marker file is invalid.
     #[error("the marker file is damaged")]
     Marker,
-    /// An earlier version made the store, in this format.
+    /// The store was created by an earlier version, in this format.
     #[error("an earlier version made it, in format {0}")]
     Older(u64),
-    /// The database is gone.
+    /// The database is missing.
     #[error("the database is gone")]
     NoDatabase,
-    /// It is empty, or another one.
+    /// The database is empty, or another one.
     #[error("the database is not the one it was")]
     OtherDatabase,
-    /// Purges, or other lasting writes, are missing in it.
+    /// The database lacks purges or other durable writes.
     #[error("the database has lost purges: {found} of {wanted} writes")]
     LostWrites {
-        /// How many it knows of.
+        /// Number of durable writes in the database.
         found: u64,
-        /// How many there were.
+        /// Number of durable writes in the marker file.
         wanted: u64,
     },
-    /// The process ended while opening it, again and again.
+    /// The process ended repeatedly while it opened the database.
     #[error("opening it ended the process several times")]
     EndsTheProcess,
-    /// RocksDB can't read it, and says why.
+    /// RocksDB can't read the database; with its message.
     #[error("{0}")]
     Unreadable(String),
 }
 
-/// Why there is no store. Nothing was changed.
+/// The reason why a store can't be opened. No file was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process has the store open.
     #[error("another process has the store")]
     Locked,
-    /// A later version made it.
+    /// A later version created the store.
     #[error("a later version made the store, in format {format}")]
     Newer {
-        /// The format that it has.
+        /// Format of the store.
         format: u64,
     },
-    /// The folder, or something in it, belongs to another user.
+    /// The directory, or a file in it, belongs to another user.
     #[error("{} belongs to user {owner}, and this process runs as {user}", path.display())]
     Owner {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its user.
+        /// Owner of the file.
         owner: u32,
-        /// The user of this process.
+        /// User of this process.
         user: u32,
     },
-    /// There is something in the folder, and no store.
+    /// The directory has files, and no store.
     #[error("{} is none of a store's, which needs a folder of its own", path.display())]
     Foreign {
-        /// What, with its folder.
+        /// Path of the first such file.
         path: PathBuf,
     },
-    /// Fewer bytes than [`MIN_SIZE`] were allowed.
+    /// The configured size is less than [`MIN_SIZE`] bytes.
     #[error("{max_size} bytes are too few, {MIN_SIZE} are needed")]
     TooSmall {
-        /// How many.
+        /// Configured size in bytes.
         max_size: u64,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("{}: {error}", path.display())]
     Io {
-        /// On what.
+        /// Path of the failed operation.
         path: PathBuf,
-        /// Its reason.
+        /// Error of the system.
         error: io::Error,
     },
-    /// RocksDB could not make a new database.
+    /// RocksDB could not create a database.
     #[error("{0}")]
     Database(Failure),
 }
 
-/// An open database and what was read of it.
+/// An open database, with the content that was read from it.
 pub(super) struct Opened {
     pub(super) rocks: Rocks,
     pub(super) marker: Marker,
@@ -155,8 +153,8 @@ impl From<Failure> for Failed {
     }
 }
 
-/// `now` in milliseconds since 1970: a new store begins with the time as its
-/// generation, so that what was on its way to an older one is older.
+/// Opens or creates the database. `now` is in milliseconds since 1970: it becomes the generation of
+/// a new store, so that entries that were fetched for an earlier one are older.
 pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     if config.max_size < MIN_SIZE {
         return Err(OpenError::TooSmall {
@@ -210,19 +208,20 @@ fn exists(path: &Path) -> Result<bool, OpenError> {
     path.try_exists().map_err(|error| io_error(path, error))
 }
 
-/// The folder is there, ours, and can be written.
+/// Creates the directory if necessary, and checks that it belongs to this user and can be written.
 fn own_folder(folder: &Path) -> Result<(), OpenError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
         .map_err(|error| io_error(folder, error))?;
-    // where a link leads counts, not whose it is
+    // of a link its target counts
     own(folder, folder.metadata())?;
     refuse_full(folder)
 }
 
-/// A store makes and removes files in its folder, so it is a store's, or empty.
+/// Refuses a directory with other files: a store creates and removes files in its directory, so
+/// that it must be a store's, or empty.
 fn refuse_full(folder: &Path) -> Result<(), OpenError> {
     let io = |error| io_error(folder, error);
     let mut first = None;
@@ -232,7 +231,7 @@ fn refuse_full(folder: &Path) -> Result<(), OpenError> {
         if name == LOCK || name == FILE || name == DATABASE {
             return Ok(());
         }
-        // of the file system, where it is mounted here
+        // a directory of the file system, if one is mounted here
         if name != "lost+found" {
             first.get_or_insert(entry.path());
         }
@@ -256,8 +255,8 @@ fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
     })
 }
 
-/// The folder can be written, and has room for the files that RocksDB makes
-/// when it opens: where it has not, nothing that fails is damage.
+/// Checks that the directory can be written, and has space for the files that RocksDB creates when
+/// it opens: without it, a failure is no damage.
 fn probe(folder: &Path) -> Result<(), OpenError> {
     let probe = folder.join("probe");
     let written = fs::write(&probe, vec![0; PROBE]);
@@ -267,7 +266,7 @@ fn probe(folder: &Path) -> Result<(), OpenError> {
         .map_err(|error| io_error(&probe, error))
 }
 
-/// Files of another user are not the database's damage.
+/// Refuses files of another user, which are no damage of the database.
 fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
     for folder in [folder, &folder.join(DATABASE)] {
         match fs::read_dir(folder) {
@@ -284,8 +283,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Takes the folder's lock, which ends with the process, and looks whether a
-/// tool of RocksDB's has the database's own.
+/// Takes the directory's lock, which ends with the process, and checks whether a tool of RocksDB
+/// holds the lock of the database.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let path = folder.join(LOCK);
     let file = File::options()
@@ -295,7 +294,7 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
         .mode(PRIVATE)
         .open(&path)
         .map_err(|error| io_error(&path, error))?;
-    // one of an earlier version was for all to write
+    // the file of an earlier version was writable for all users
     file.set_permissions(Permissions::from_mode(PRIVATE))
         .map_err(|error| io_error(&path, error))?;
     match file.try_lock() {
@@ -305,7 +304,7 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     }
     let path = folder.join(DATABASE).join(LOCK);
     match File::options().write(true).open(&path) {
-        // given back when the file is closed
+        // released when the file is closed
         Ok(file) => match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
@@ -319,9 +318,9 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Counts the times that a process began to open the database and was not
-/// heard of again: RocksDB, with Debian's assertions, may end the process over
-/// damage, and whoever starts it again would do so for ever.
+/// Counts the times that a process began to open the database and did not survive: RocksDB, with
+/// Debian's assertions, may abort the process when it finds damage, and a supervisor would restart
+/// it forever.
 fn begin_opening(folder: &Path) -> Result<(), Failed> {
     let path = folder.join(OPENING);
     let io = |error| Failed::Error(io_error(&path, error));
@@ -354,7 +353,7 @@ fn reopen(config: &Config, database: &Path, marker: Marker) -> Result<Opened, Fa
     if control.name != Some(marker.name) {
         return Err(Failed::Damaged(Damage::OtherDatabase));
     }
-    // a write that was never acknowledged may be there without its mark
+    // an unacknowledged write may be in the database and not in the marker
     if control.serial < marker.serial {
         return Err(Failed::Damaged(Damage::LostWrites {
             found: control.serial,
@@ -377,8 +376,7 @@ fn reopen(config: &Config, database: &Path, marker: Marker) -> Result<Opened, Fa
     })
 }
 
-/// Makes a database where there is none. The marker comes last: what is cut
-/// short has none.
+/// Creates a database. The marker is written last: an interrupted creation has none.
 fn create(
     config: &Config,
     database: &Path,
@@ -425,9 +423,8 @@ fn random_name() -> io::Result<[u8; 16]> {
     Ok(name)
 }
 
-/// Renames the database, if there is one, and keeps the last few of those. Its
-/// tables and its log go: they may be as large as the store may be, and what
-/// the cause was is told by the rest.
+/// Renames the database, if there is one, and keeps the last few of these directories. SST files
+/// and logs are removed: they may be as large as the store, and the other files show the cause.
 fn set_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
     let database = folder.join(DATABASE);
     if !database.try_exists()? {
@@ -451,7 +448,7 @@ fn set_aside(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(to))
 }
 
-/// What was set aside before, the oldest first.
+/// Returns the databases that were set aside before, the oldest first.
 fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,14 +1,13 @@
-//! Which entries were purged: a judge that needs no look at what is stored.
+//! Purge records, which decide whether an entry was purged without reading the store.
 //!
-//! Purges are numbered, and an entry carries the number ("generation") that was
-//! the newest when its request was sent to the node. A purge refuses what
-//! matches its scope and is older than itself. So nothing has to be found and
-//! deleted, an answer that was on its way during a purge is refused too, and
-//! what is asked for afterwards is stored as usual.
+//! Purges are numbered, and an entry has the number ("generation") of the newest purge when its
+//! request was sent to the node. A purge covers the entries in its scope with a lower generation.
+//! So no entry has to be found and deleted, a response that is in flight during a purge is refused
+//! too, and later responses are stored as usual.
 //!
-//! There is a record for each scope, of its newest purge, and a bound on their
-//! number: one more purges everything, and of too many ranges of blocks in a
-//! namespace, all of that. It costs look-ups at the node, never a wrong answer.
+//! There is a record for each scope, of its newest purge, and a limit of their number: one more
+//! record purges everything, and too many block ranges in a namespace purge the namespace. That
+//! costs requests to the node, and never leads to a wrong response.
 
 use std::collections::{btree_map, BTreeMap};
 
@@ -16,16 +15,16 @@ use crate::cache::entry::about::{About, Scope};
 use crate::cache::resource::other_form;
 use crate::cache::{Key, Namespace};
 
-/// Records, of whatever.
+/// Maximum number of records.
 pub const MAX_RECORDS: usize = 16_384;
-/// Ranges of blocks in a namespace: an entry is held against each of them.
+/// Maximum number of block ranges in a namespace; each entry is compared with all of them.
 pub const MAX_RANGES: usize = 1_024;
 
-/// The name of a row that is to be kept for [`Purges::load`], a scope in
-/// postcard's format, and what it says; `None` takes it out.
+/// A change of a row to be stored for [`Purges::load`]: a scope in postcard's format, and its
+/// generation; `None` removes the row.
 pub type Change = (Vec<u8>, Option<u64>);
 
-/// The purges so far.
+/// The recorded purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purges {
     newest: u64,
@@ -33,8 +32,8 @@ pub struct Purges {
 }
 
 impl Purges {
-    /// None so far, and `generation` for those who ask now: what carries an
-    /// older one comes from a store that was here before, and is refused.
+    /// Creates the records of a store without purges, with `generation` for the requests that are
+    /// sent now: an entry with a lower generation belongs to a former store, and is refused.
     pub fn new(generation: u64) -> Self {
         Self {
             newest: generation,
@@ -42,7 +41,7 @@ impl Purges {
         }
     }
 
-    /// What a request that is sent to the node now has to carry.
+    /// Returns the generation of a request that is sent to the node now.
     pub fn generation(&self) -> u64 {
         self.newest
     }
@@ -72,7 +71,7 @@ impl Purges {
         purges.any(|purge| about.generation < *purge)
     }
 
-    /// The ranges of blocks that were purged of a namespace.
+    /// Returns the block ranges that were purged in a namespace.
     fn ranges(&self, namespace: Namespace) -> btree_map::Range<'_, Scope, u64> {
         let only = |block| Scope::Blocks {
             namespace,
@@ -82,8 +81,8 @@ impl Purges {
         self.records.range(only(0)..=only(u64::MAX))
     }
 
-    /// A new purge. Gives its generation, and what has to be written so that
-    /// [`load`](Self::load) knows of it. An empty range is a purge of nothing.
+    /// Records a purge. Returns its generation, and the changes of the rows for
+    /// [`load`](Self::load). An empty range purges nothing.
     pub fn add(&mut self, scope: &Scope) -> (u64, Vec<Change>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST.to_vec(), Some(self.newest))];
@@ -101,7 +100,7 @@ impl Purges {
         (self.newest, changes)
     }
 
-    /// A purge, in place of those that it makes superfluous.
+    /// Records a purge, and removes the records that it covers.
     fn note(&mut self, scope: Scope, changes: &mut Vec<Change>) {
         if !matches!(scope, Scope::Method { .. } | Scope::Key(_)) {
             self.records.retain(|old, _| {
@@ -116,20 +115,19 @@ impl Purges {
         self.records.insert(scope, self.newest);
     }
 
-    /// How many records there are, that of everything among them.
+    /// Number of records, including the one of everything.
     pub fn count(&self) -> usize {
         self.records.len()
     }
 
-    /// All rows, as they are to be given to [`load`](Self::load).
+    /// Returns all rows for [`load`](Self::load).
     pub fn rows(&self) -> Vec<(Vec<u8>, u64)> {
         let records = self.records.iter();
         let rows = records.map(|(scope, generation)| (row(scope), *generation));
         rows.chain([(NEWEST.to_vec(), self.newest)]).collect()
     }
 
-    /// The judge that left these rows, in any order; `None`: no purge can have left
-    /// one of them.
+    /// Loads the records from their rows, in any order. Returns `None` if a row is invalid.
     pub fn load<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
         let mut purges = Self::new(0);
         for (row, generation) in rows {
@@ -146,7 +144,7 @@ impl Purges {
     }
 }
 
-/// Whether a purge of `all` leaves nothing to one of `part`.
+/// Whether a purge of `all` covers a purge of `part`.
 fn is_part(part: &Scope, all: &Scope) -> bool {
     match (all, part) {
         (Scope::Everything, _) => true,
@@ -175,10 +173,10 @@ fn is_part(part: &Scope, all: &Scope) -> bool {
     }
 }
 
-/// The row that says the newest generation: no scope has that name.
+/// Row key of the newest generation, which is no serialized scope.
 const NEWEST: &[u8] = &[0xff];
 
 fn row(scope: &Scope) -> Vec<u8> {
-    // hashes, numbers and words always can be
+    // hashes, numbers and strings can always be serialized
     postcard::to_allocvec(scope).unwrap_or_default()
 }

@@ -1,10 +1,8 @@
-//! A stored answer: a head that says what it is, and a body that nobody here
-//! reads.
+//! The format of a stored entry: a header, and an opaque body.
 //!
-//! The head carries all that a purge may ask for, so that an entry can be
-//! judged without an index, and a checksum over the key as well: bytes that lie
-//! under a key they were not stored under are no record. The body is guarded by
-//! the checksums of RocksDB's blocks.
+//! The header has all attributes that a purge may refer to, so that no index is needed, and a
+//! checksum that covers the key as well: the bytes of another key are no valid record. The body is
+//! protected by the checksums of RocksDB's blocks.
 //!
 //! ```text
 //! version │ length of the head │ head (postcard) │ CRC-32 of all that, with the key │ body
@@ -16,28 +14,28 @@ use serde::{Deserialize, Serialize};
 use crate::cache::entry::about::About;
 use crate::cache::Key;
 
-/// What is known of a stored answer.
+/// The header of a stored entry.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Header {
-    /// What was said of it.
+    /// Store attributes of the entry.
     pub about: About,
-    /// When it was made, in milliseconds since 1970.
+    /// Time at which it was stored, in milliseconds since 1970.
     pub stored_at: u64,
-    /// From when on it is stale, in milliseconds since 1970; `u64::MAX` never.
+    /// Time from which on it is stale, in milliseconds since 1970; `u64::MAX`: never.
     pub expires_at: u64,
 }
 
-/// Of the head's layout. A record of another is no record, and so a miss.
+/// Version of the format. A record of another version is invalid, and so a miss.
 const VERSION: u8 = 2;
-/// Of version and length.
+/// Length of version and head length in bytes.
 const FIXED: usize = 3;
 const CHECKSUM: usize = 4;
 
-/// The number of RocksDB's newest write when a record was made, which is its
-/// place in the order in which the tables leave; and the length of its body.
+/// The sequence number of RocksDB's newest write when the record was made, which is its position in
+/// the order in which SST files are removed; and the length of its body.
 type Place = (u64, u64);
 
-/// What comes before a body of so many bytes under `key`; `None`: it is too much.
+/// Encodes the bytes before a body of `body` bytes. Returns `None` if they are too long.
 pub(super) fn encode(key: &Key, header: &Header, sequence: u64, body: usize) -> Option<Vec<u8>> {
     let place: Place = (sequence, body as u64);
     let mut head = postcard::to_extend(&(place, header), vec![VERSION, 0, 0]).ok()?;
@@ -47,8 +45,8 @@ pub(super) fn encode(key: &Key, header: &Header, sequence: u64, body: usize) -> 
     Some(head)
 }
 
-/// The header, the sequence, and where the body starts of what was stored under
-/// `key`; `None` if that is no record, or one of another key.
+/// Decodes the record of `key`: its header, its sequence number, and the start of its body. Returns
+/// `None` if it is invalid, or the record of another key.
 pub(super) fn decode(key: &Key, value: &[u8]) -> Option<(Header, u64, usize)> {
     let &[version, low, high] = value.first_chunk::<FIXED>()?;
     if version != VERSION {
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_read() {
+    fn encoded_record_is_decoded_unchanged() {
         let long = "m".repeat(10_000);
         for method in [None, Some("eth_getBlockByNumber"), Some(&long[..])] {
             for block in [None, Some(0), Some(u64::MAX)] {
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_head_another_key_or_a_cut_is_no_record() {
+    fn changed_truncated_or_moved_record_is_invalid() {
         let value = stored(&header(Some("eth_chainId"), Some(5)), b"body");
         let is_record = |key: u8, value: &[u8]| decode(&[key; 32], value).is_some();
         assert!(is_record(9, &value) && !is_record(8, &value));

@@ -1,9 +1,9 @@
-// What sszip needs of RocksDB, as plain C: rocks.rs is the other side, and
-// repeats these declarations. RocksDB's own C interface lacks the flush of
-// several families at once and the listener.
+// The functions of RocksDB that sszip needs, as plain C. rocks.rs is the other
+// side, and repeats these declarations. RocksDB's own C interface lacks the
+// flush of several families at once and the listener.
 //
-// No exception leaves this file. Whoever gets a pointer frees it with the
-// function beside it; a status is written by every function that takes one.
+// No exception leaves this file. The receiver of a pointer frees it with the
+// matching function; a status is written by every function that takes one.
 
 #include <algorithm>
 #include <chrono>
@@ -55,11 +55,11 @@ struct rocks_bytes {
 
 struct rocks_family {
     rocks_bytes name;
-    // Bytes of tables that FIFO keeps; 0 is levelled compaction.
+    // Maximum bytes of SST files with FIFO; 0: levelled compaction.
     uint64_t fifo_size;
     uint64_t write_buffer;
-    uint64_t memtable; // more bytes than one ever has
-    uint64_t joined; // bytes of the longest table that FIFO joins others to
+    uint64_t memtable; // upper bound of a memtable's bytes
+    uint64_t joined; // maximum bytes of a file that FIFO compacts
 };
 
 struct rocks_options {
@@ -72,9 +72,9 @@ struct rocks_options {
 
 struct rocks_write {
     uint32_t family;
-    uint8_t remove; // or put
+    uint8_t remove; // 0: put
     rocks_bytes key;
-    rocks_bytes value[2]; // one after the other
+    rocks_bytes value[2]; // concatenated
 };
 
 struct rocks_file {
@@ -88,7 +88,7 @@ struct rocks_file {
 
 namespace {
 
-// So many tables become one.
+// Number of SST files that are compacted into one.
 constexpr int kJoined = 8;
 
 Slice slice(const rocks_bytes &bytes) {
@@ -113,9 +113,9 @@ void set_thrown(rocks_status *out) {
     strcpy(out->message, "out of memory, or another C++ exception");
 }
 
-// RocksDB's own log would meet a full disk like all files, and Debian builds
-// RocksDB with its assertions: the second line after one that could not be
-// written ends the process in one of them.
+// A logger without output. RocksDB's own log would meet a full disk like all
+// files, and Debian builds RocksDB with its assertions: the second line after
+// one that could not be written aborts the process in one of them.
 class NoLog : public rocksdb::Logger {
 public:
     using rocksdb::Logger::Logv;
@@ -123,7 +123,7 @@ public:
 };
 
 std::string fifo_options(uint64_t size, bool joins) {
-    // What is flushed makes small tables: neighbours are joined.
+    // flushes create small SST files: neighbours are compacted
     return "{max_table_files_size=" + std::to_string(size) +
            ";allow_compaction=" + (joins ? "true" : "false") + ";}";
 }
@@ -140,9 +140,9 @@ rocksdb::ColumnFamilyOptions family_options(
         rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
     options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     options.compression = rocksdb::kNoCompression; // bodies are deflated
-    // RocksDB would flush by itself: see Flushes.
+    // at this size RocksDB would flush by itself, see Flushes
     options.write_buffer_size = family.memtable;
-    // FIFO has one level, and the other family is small.
+    // FIFO has one level, and the other family is small
     options.level0_slowdown_writes_trigger = 1 << 30;
     options.level0_stop_writes_trigger = 1 << 30;
     options.arena_block_size =
@@ -151,11 +151,11 @@ rocksdb::ColumnFamilyOptions family_options(
         options.compaction_style = rocksdb::kCompactionStyleFIFO;
         options.compaction_options_fifo.max_table_files_size =
             family.fifo_size;
-        // not before it is known that there is room: sszip_rocks_set_fifo
+        // sszip_rocks_set_fifo enables it when there is space
         options.compaction_options_fifo.allow_compaction = false;
         options.level0_file_num_compaction_trigger = kJoined;
-        // So many bytes at most. And FIFO joins no tables of which each is
-        // longer than a write buffer.
+        // the maximum size of a compacted file; and FIFO compacts no files that
+        // are longer than a write buffer each
         options.max_compaction_bytes = family.joined;
         options.write_buffer_size =
             std::max(family.memtable, family.joined / (kJoined - 1));
@@ -198,7 +198,7 @@ struct rocks_iterator {
     std::unique_ptr<rocksdb::Iterator> iterator;
 };
 
-// NULL on failure.
+// Returns NULL on failure.
 rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
     try {
         auto out = std::make_unique<rocks_db>();
@@ -211,19 +211,20 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
         options.create_if_missing = wanted->create != 0;
         options.create_missing_column_families = wanted->create != 0;
         options.atomic_flush = true;
-        options.avoid_flush_during_shutdown = true; // it is done before
+        options.avoid_flush_during_shutdown = true; // done by sszip_rocks_close
         options.statistics = out->statistics;
         options.listeners.push_back(out->background);
         options.max_open_files = -1;
-        // What grows beside the tables stays small.
+        // the other files stay small
         options.max_total_wal_size = 4 << 20;
         options.max_manifest_file_size = 4 << 20;
         options.info_log = std::make_shared<NoLog>();
         options.stats_dump_period_sec = 0;
         options.stats_persist_period_sec = 0;
-        // A joined table is long: it is read and written in pieces. It is
-        // joined at no lower priority than others have: old tables are dropped
-        // by the same thread, and a store that was filled grew to thrice its size.
+        // A compacted SST file is long: it is read and written in pieces.
+        // Compactions have the normal priority: old files are dropped by the
+        // same thread, and with a lower one a store that was being filled grew
+        // to thrice its size.
         options.compaction_readahead_size = 1 << 20;
         options.bytes_per_sync = 1 << 20;
         auto files = rocksdb::FileSystem::Default();
@@ -260,17 +261,17 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
     }
 }
 
-// Makes RocksDB's own static objects: what is registered with atexit afterwards
-// runs before they are destroyed.
+// Creates RocksDB's static objects: a handler that is registered with atexit
+// afterwards runs before they are destroyed.
 void sszip_rocks_prepare(void) {
     try {
         (void) rocksdb::Env::Default();
     } catch (...) {
-        // opening will say what is wrong
+        // opening will report the error
     }
 }
 
-// Flushes what is in memory, closes and frees.
+// Flushes the memtables, closes the database and frees it.
 void sszip_rocks_close(rocks_db *db, rocks_status *status) {
     try {
         Status closed = db->flushes->all();
@@ -290,13 +291,13 @@ void sszip_rocks_close(rocks_db *db, rocks_status *status) {
     }
 }
 
-// One batch: all of it or nothing. Never waits for a flush: kIncomplete
-// instead.
+// Writes a batch, all of it or nothing. Never waits for a flush, and returns
+// kIncomplete instead.
 //
-// The log is for measurements. One that has met a full disk ends the process
-// later: after a recovery that had nothing to flush RocksDB 7.8 goes on writing
-// to the same file, which Debian's build takes for a mistake in the program
-// (WritableFileWriter::AssertFalseAndGetStatusForPrevError).
+// The log is for measurements. A log that has met a full disk aborts the
+// process later: after a recovery that had nothing to flush RocksDB 7.8
+// continues to write to the same file, which Debian's build takes for a mistake
+// in the program (WritableFileWriter::AssertFalseAndGetStatusForPrevError).
 void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
                        uint8_t wal, rocks_status *status) {
     try {
@@ -326,8 +327,8 @@ void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
     }
 }
 
-// Changes how many bytes of tables a family with FIFO keeps, and whether it
-// joins them.
+// Changes the maximum bytes of SST files of a FIFO family, and whether they are
+// compacted.
 void sszip_rocks_set_fifo(rocks_db *db, uint32_t family, uint64_t size,
                           uint8_t joins, rocks_status *status) {
     try {
@@ -340,12 +341,13 @@ void sszip_rocks_set_fifo(rocks_db *db, uint32_t family, uint64_t size,
     }
 }
 
-// Drops tables of a family with FIFO that were made before that time (seconds
-// since 1970), the oldest first, and up to one that was not: how many.
+// Drops SST files of a FIFO family that were created before `made` (seconds
+// since 1970), the oldest first, up to the first one that was not. Returns
+// their number.
 //
-// FIFO's own `ttl` goes by the oldest entry of a table, and what joins small
-// tables keeps the oldest of all: entries would leave that were written just
-// before. It also looks only when something is flushed.
+// FIFO's own `ttl` uses the oldest entry of a file, and a compaction of small
+// files keeps the oldest time of all: entries would be dropped that were
+// written just before. It is also evaluated only when a memtable is flushed.
 size_t sszip_rocks_drop_before(rocks_db *db, uint32_t family, uint64_t made,
                                rocks_status *status) {
     size_t dropped = 0;
@@ -366,7 +368,7 @@ size_t sszip_rocks_drop_before(rocks_db *db, uint32_t family, uint64_t made,
             }
             Status deleted = db->db->DeleteFile(file->name);
             if (deleted.IsInvalidArgument()) {
-                break; // it, or the one before it, is being joined
+                break; // it, or the one before it, is being compacted
             }
             set(status, deleted);
             if (!deleted.ok()) {
@@ -380,8 +382,8 @@ size_t sszip_rocks_drop_before(rocks_db *db, uint32_t family, uint64_t made,
     return dropped;
 }
 
-// The value, pinned where it lies; NULL if there is none or on failure. With
-// `ready` it never waits: kBusy instead.
+// Returns the value, pinned in RocksDB's memory; NULL if there is none or on
+// failure. With `ready` it never waits, and returns kBusy instead.
 rocks_value *sszip_rocks_get(rocks_db *db, uint32_t family,
                              const rocks_bytes *key, uint8_t ready,
                              rocks_bytes *out, rocks_status *status) {
@@ -404,7 +406,8 @@ rocks_value *sszip_rocks_get(rocks_db *db, uint32_t family,
     }
 }
 
-// 0: the key is not there, as memtables and Bloom filters know. Never waits.
+// Returns 0 if the key does not exist, by memtables and Bloom filters. Never
+// waits.
 uint8_t sszip_rocks_may_have(rocks_db *db, uint32_t family,
                              const rocks_bytes *key) {
     try {
@@ -425,7 +428,7 @@ void sszip_rocks_value_free(rocks_value *value) {
     }
 }
 
-// All families at once; it is done when this says so.
+// Flushes all families at once, and returns when that is done.
 void sszip_rocks_flush(rocks_db *db, rocks_status *status) {
     try {
         set(status, db->flushes->all());
@@ -434,8 +437,7 @@ void sszip_rocks_flush(rocks_db *db, rocks_status *status) {
     }
 }
 
-// The same, but waits for nothing; 0 if it was not begun, since another is on
-// its way.
+// Begins a flush without waiting. Returns 0 if another one is in progress.
 uint8_t sszip_rocks_begin_flush(rocks_db *db, rocks_status *status) {
     bool begun = false;
     try {
@@ -446,7 +448,7 @@ uint8_t sszip_rocks_begin_flush(rocks_db *db, rocks_status *status) {
     return begun;
 }
 
-// Asks RocksDB to leave the state that a background error put it into.
+// Makes RocksDB leave the state after a background error.
 void sszip_rocks_resume(rocks_db *db, rocks_status *status) {
     try {
         set(status, db->flushes->resume());
@@ -455,7 +457,7 @@ void sszip_rocks_resume(rocks_db *db, rocks_status *status) {
     }
 }
 
-// The background error that is in force; kOk without one.
+// Sets the current background error; kOk without one.
 void sszip_rocks_background(rocks_db *db, rocks_status *status) {
     try {
         set(status, db->flushes->error());
@@ -464,7 +466,7 @@ void sszip_rocks_background(rocks_db *db, rocks_status *status) {
     }
 }
 
-// From `from` on, up to and without `to`. NULL on failure.
+// Returns the rows from `from` up to, but not including, `to`. NULL on failure.
 rocks_iterator *sszip_rocks_iterate(rocks_db *db, uint32_t family,
                                     const rocks_bytes *from,
                                     const rocks_bytes *to,
@@ -487,8 +489,8 @@ rocks_iterator *sszip_rocks_iterate(rocks_db *db, uint32_t family,
     }
 }
 
-// The row it stands at, and on to the next; 0 at the end and on failure.
-// What `key` and `value` name stays until the next call.
+// Returns the next row; 0 at the end and on failure. `key` and `value` are
+// valid until the next call.
 uint8_t sszip_rocks_next(rocks_iterator *iterator, uint8_t first,
                          rocks_bytes *key, rocks_bytes *value,
                          rocks_status *status) {
@@ -519,8 +521,8 @@ void sszip_rocks_iterator_free(rocks_iterator *iterator) {
     }
 }
 
-// How many tables a family has; the first `room` of them, newest first, are
-// written to `out`.
+// Returns the number of SST files of a family; the first `room` of them, newest
+// first, are written to `out`.
 size_t sszip_rocks_files(rocks_db *db, uint32_t family, rocks_file *out,
                          size_t room) {
     try {
@@ -545,12 +547,12 @@ size_t sszip_rocks_files(rocks_db *db, uint32_t family, rocks_file *out,
     }
 }
 
-// The number of the newest write.
+// Returns the sequence number of the newest write.
 uint64_t sszip_rocks_sequence(rocks_db *db) {
     return db->db->GetLatestSequenceNumber();
 }
 
-// A property that is a number, over all families; 0 if there is none.
+// Returns a numeric property of a family; 0 if it is unknown.
 uint64_t sszip_rocks_property(rocks_db *db, uint32_t family,
                               const rocks_bytes *name) {
     try {
@@ -563,7 +565,8 @@ uint64_t sszip_rocks_property(rocks_db *db, uint32_t family,
     }
 }
 
-// Bytes written since the opening: to the WAL, by flushes, by compactions.
+// Bytes written since the database was opened: to the WAL, by flushes, by
+// compactions.
 void sszip_rocks_written(rocks_db *db, uint64_t out[3]) {
     out[0] = db->statistics->getTickerCount(rocksdb::WAL_FILE_BYTES);
     out[1] = db->statistics->getTickerCount(rocksdb::FLUSH_WRITE_BYTES);
@@ -571,9 +574,9 @@ void sszip_rocks_written(rocks_db *db, uint64_t out[3]) {
 }
 
 #ifdef SSZIP_ROCKS_FAULTS
-// Writes to the folder `to` what a power cut at this moment would leave of
-// the database. Everything was synced that `synced_names` says: names too, or
-// contents only. 0 on failure.
+// Writes to the directory `to` what a power cut at this moment would leave of
+// the database: with `synced_names` the names that were synced, otherwise all
+// names, each with its synced content. Returns 0 on failure.
 uint8_t sszip_rocks_power_cut(rocks_db *db, const rocks_bytes *to,
                               uint8_t synced_names) {
     try {

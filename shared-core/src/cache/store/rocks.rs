@@ -1,11 +1,10 @@
-//! RocksDB, as far as it is needed here: a safe face of `rocks.cc`, which is
-//! compiled by `build.rs` against the distribution's headers.
+//! Bindings to RocksDB: a safe interface to `rocks.cc`, which `build.rs` compiles against the
+//! distribution's headers.
 //!
-//! Nothing here knows what is stored. All of it may be called by any thread;
-//! RocksDB starts its own when it is opened, with the signal mask of the
-//! caller, so that a process that wants signals elsewhere blocks them first. A
-//! process must not fork afterwards: the child would wait for threads that it
-//! does not have.
+//! The module does not know what is stored. All of it may be called by any thread. RocksDB starts
+//! its own threads when it is opened, with the signal mask of the caller, so that a process that
+//! handles signals on other threads blocks them first. A process must not fork afterwards: the
+//! child would wait for threads that it does not have.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -133,7 +132,7 @@ mod ffi {
     }
 }
 
-/// What RocksDB said. Callers ask what it means; the text is for logs.
+/// The error of a call of RocksDB. Callers query its meaning; the text is for logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -143,7 +142,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// One that RocksDB has no words for.
+    /// Creates an error that RocksDB has no code for.
     pub(super) fn other(message: &str) -> Self {
         Self {
             code: u8::MAX,
@@ -152,12 +151,12 @@ impl Failure {
         }
     }
 
-    /// The disk is full.
+    /// Whether the disk is full.
     pub fn is_no_space(&self) -> bool {
         self.subcode == 4 // kNoSpace
     }
 
-    /// Memory is full of what is to be flushed: a matter of the moment.
+    /// Whether the memtables are full because a flush is in progress, which is temporary.
     pub fn is_busy(&self) -> bool {
         matches!(self.code, 7 | 13) // kIncomplete, kTryAgain
     }
@@ -186,7 +185,7 @@ impl ffi::Status {
     }
 }
 
-/// Makes a call that says how it went.
+/// Makes a call that reports a status.
 fn checked<T>(call: impl FnOnce(&mut ffi::Status) -> T) -> Result<T, Failure> {
     let mut status = ffi::Status::new();
     let made = call(&mut status);
@@ -202,69 +201,69 @@ impl From<&[u8]> for ffi::Bytes {
     }
 }
 
-/// A column family, as it is to be opened.
+/// The options of a column family.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// Its name; the first family's is `default`.
+    /// Name of the family; the first one is `default`.
     pub name: &'static str,
-    /// Bytes of tables that it keeps, the oldest going first; 0 is levelled
-    /// compaction, which keeps all.
+    /// Maximum bytes of SST files, beyond which the oldest are dropped; 0: levelled compaction,
+    /// which drops none.
     pub fifo_size: u64,
-    /// About so many bytes are flushed at once.
+    /// Bytes at which a flush begins, approximately.
     pub write_buffer: u64,
-    /// More bytes than are ever written between two flushes. RocksDB would begin
-    /// one by itself.
+    /// Upper bound of the bytes that are written between two flushes; at this size RocksDB would
+    /// flush by itself.
     pub memtable: u64,
-    /// Bytes of the longest table that others are joined to, with `fifo_size`.
+    /// Maximum bytes of a compacted SST file, with `fifo_size`.
     pub joined: u64,
 }
 
-/// One change of a batch.
+/// A change in a batch of writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
-    /// The parts of the value are stored one after the other.
+    /// Stores a value, whose parts are concatenated.
     Put {
-        /// The number of the family, in the order of opening.
+        /// Number of the family, in the order of opening.
         family: usize,
-        /// Its key there.
+        /// Key in the family.
         key: &'a [u8],
-        /// What it gets.
+        /// Parts of the value.
         value: [&'a [u8]; 2],
     },
-    /// Takes a row out.
+    /// Removes a row.
     Remove {
-        /// The number of the family, in the order of opening.
+        /// Number of the family, in the order of opening.
         family: usize,
-        /// Its key there.
+        /// Key in the family.
         key: &'a [u8],
     },
 }
 
-/// A table of a family.
+/// An SST file of a family.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Its bytes on disk.
+    /// Size on disk in bytes.
     pub size: u64,
-    /// The number of the oldest write in it.
+    /// Sequence number of the oldest write in it.
     pub smallest_sequence: u64,
-    /// The number of the newest write in it.
+    /// Sequence number of the newest write in it.
     pub largest_sequence: u64,
-    /// When it was flushed, or joined from others, in seconds since 1970: not
-    /// before anything in it was written. 0 if that is unknown.
+    /// Time of the flush or compaction that created it, in seconds since 1970; no write in it is
+    /// newer. 0 if it is unknown.
     pub made: u64,
 }
 
-/// Bytes written since the opening.
+/// Bytes written since the database was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
-    /// To the write-ahead log.
+    /// Bytes written to the write-ahead log.
     #[serde(rename = "written_wal")]
     pub wal: u64,
-    /// By flushes of memtables.
+    /// Bytes written by flushes of memtables.
     #[serde(rename = "written_flush")]
     pub flush: u64,
-    /// By compactions, which join tables.
+    /// Bytes written by compactions of SST files.
     #[serde(rename = "written_compaction")]
     pub compaction: u64,
 }
@@ -273,25 +272,25 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Rocks {
     db: NonNull<ffi::Db>,
-    /// Let go after the database is closed.
+    /// Lock file, which is closed after the database.
     _lock: Option<File>,
 }
 
-// SAFETY: rocksdb::DB and what the shim keeps beside it may be used by any
-// number of threads (db.h), and closed by any one.
+// SAFETY: rocksdb::DB and the other members of the shim's struct may be used by any number of
+// threads (db.h), and closed by any one.
 unsafe impl Send for Rocks {}
 // SAFETY: as above.
 unsafe impl Sync for Rocks {}
 
-/// Makes RocksDB's own static objects, for a process that will register a
-/// handler with `atexit`: it then runs before they are destroyed.
+/// Creates RocksDB's static objects, for a process that will register a handler with `atexit`: the
+/// handler then runs before they are destroyed.
 pub fn prepare() {
     // SAFETY: it has no arguments, and may be called by any thread.
     unsafe { ffi::sszip_rocks_prepare() };
 }
 
 impl Rocks {
-    /// Opens what lies at `path`. With `create` what is missing is made.
+    /// Opens the database at `path`. With `create`, missing parts are created.
     pub fn open(
         path: &Path,
         families: &[Family],
@@ -322,14 +321,13 @@ impl Rocks {
             .ok_or_else(|| Failure::other("no database and no error"))
     }
 
-    /// Holds a lock file until the database is closed.
+    /// Keeps a lock file open until the database is closed.
     pub fn keep(&mut self, lock: File) {
         self._lock = Some(lock);
     }
 
-    /// Writes all of `writes` or nothing into memory, until the next flush, and with
-    /// `wal` into the write-ahead log. Refused ([`Failure::is_busy`]) rather than
-    /// made to wait for a flush.
+    /// Writes all of `writes` or none to the memtables, and with `wal` to the write-ahead log.
+    /// Fails ([`Failure::is_busy`]) instead of waiting for a flush.
     pub fn write(&self, writes: &[Write<'_>], wal: bool) -> Result<(), Failure> {
         let empty = ffi::Bytes::from(&[][..]);
         let writes: Vec<_> = writes
@@ -356,8 +354,8 @@ impl Rocks {
         })
     }
 
-    /// Changes [`Family::fifo_size`] of a family that had one, and whether its
-    /// tables are joined.
+    /// Changes [`Family::fifo_size`] of a family that had one, and whether its SST files are
+    /// compacted.
     pub fn set_fifo(&self, family: usize, size: u64, joins: bool) -> Result<(), Failure> {
         // SAFETY: the database is open as long as `self` lives.
         checked(|status| unsafe {
@@ -365,8 +363,8 @@ impl Rocks {
         })
     }
 
-    /// Drops the oldest tables of a family with FIFO, if they were made before
-    /// that time (seconds since 1970). Those that are being joined stay.
+    /// Drops the oldest SST files of a FIFO family that were created before `made` (seconds since
+    /// 1970), and returns their number. Files in a compaction stay.
     pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, Failure> {
         // SAFETY: the database is open as long as `self` lives.
         checked(|status| unsafe {
@@ -374,9 +372,9 @@ impl Rocks {
         })
     }
 
-    /// What `family` has under `key`, pinned where it lies. It keeps the
-    /// database open. Only if it is `ready`, in memory or in the page cache:
-    /// otherwise a failure, and no waiting.
+    /// Returns the value of `key` in `family`, pinned in RocksDB's memory. It keeps the database
+    /// open. With `ready`, a value that is neither in memory nor in the page cache is an error, and
+    /// the call never waits for the disk.
     pub fn get(
         self: &Arc<Self>,
         family: usize,
@@ -407,26 +405,24 @@ impl Rocks {
         }
     }
 
-    /// Writes the memtables of all families to disk, as one step. One flush
-    /// after the other.
+    /// Writes the memtables of all families to disk atomically. Flushes run one after another.
     pub fn flush(&self) -> Result<(), Failure> {
         self.call(ffi::sszip_rocks_flush)
     }
 
-    /// The same, but waits for nothing: `false` if one is on its way.
+    /// Begins a flush of all families without waiting. Returns `false` if one is in progress.
     pub fn begin_flush(&self) -> Result<bool, Failure> {
         // SAFETY: the database is open as long as `self` lives.
         let begun = checked(|status| unsafe { ffi::sszip_rocks_begin_flush(self.db, status) })?;
         Ok(begun != 0)
     }
 
-    /// Tries to write again after a background error, by a flush. RocksDB does
-    /// not try by itself.
+    /// Resumes writing after a background error, with a flush. RocksDB does not retry by itself.
     pub fn resume(&self) -> Result<(), Failure> {
         self.call(ffi::sszip_rocks_resume)
     }
 
-    /// The background error that keeps RocksDB from writing, if there is one.
+    /// Returns the background error that keeps RocksDB from writing, if there is one.
     pub fn background_error(&self) -> Option<Failure> {
         self.call(ffi::sszip_rocks_background).err()
     }
@@ -439,10 +435,10 @@ impl Rocks {
         checked(|status| unsafe { function(self.db, status) })
     }
 
-    /// The rows of `family` from `from` on, before `to`.
+    /// Returns the rows of `family` from `from` up to, but not including, `to`.
     pub fn rows(&self, family: usize, from: &[u8], to: &[u8]) -> Result<Rows<'_>, Failure> {
         let (from, to) = (from.into(), to.into());
-        // there may be one though it failed: it is freed then
+        // an iterator of a failed call is freed
         let rows = checked(|status| {
             // SAFETY: both bounds are copied before the call returns.
             let iterator =
@@ -456,11 +452,11 @@ impl Rocks {
         rows.ok_or_else(|| Failure::other("no iterator and no error"))
     }
 
-    /// The tables of `family`, the newest first.
+    /// Returns the SST files of `family`, the newest first.
     pub fn tables(&self, family: usize) -> Vec<Table> {
         let mut tables = vec![Table::default(); 256];
         loop {
-            // SAFETY: there is room for as many as are said.
+            // SAFETY: there is space for the given number of files.
             let count = unsafe {
                 ffi::sszip_rocks_files(self.db, family as u32, tables.as_mut_ptr(), tables.len())
             };
@@ -468,34 +464,34 @@ impl Rocks {
                 tables.truncate(count);
                 return tables;
             }
-            // more may come before the next call
+            // there may be more files at the next call
             tables.resize(count * 2, Table::default());
         }
     }
 
-    /// The number of the newest write. Numbers only grow, but those of writes
-    /// that a crash has lost are given again.
+    /// Returns the sequence number of the newest write. Numbers only grow, but numbers of writes
+    /// that a crash has lost are reused.
     pub fn sequence(&self) -> u64 {
         // SAFETY: the database is open as long as `self` lives.
         unsafe { ffi::sszip_rocks_sequence(self.db) }
     }
 
-    /// `false`: nothing is under `key`. Asks memory only, and so never waits.
+    /// Whether `key` may be in `family`. It reads memory only, and never waits.
     pub fn may_have(&self, family: usize, key: &[u8]) -> bool {
         // SAFETY: the key is read before the call returns.
         unsafe { ffi::sszip_rocks_may_have(self.db, family as u32, &key.into()) != 0 }
     }
 
-    /// A property of `family` that is a number (db.h); 0 if it is unknown.
+    /// Returns a numeric property of `family` (db.h); 0 if it is unknown.
     pub fn property(&self, family: usize, name: &str) -> u64 {
         // SAFETY: the name is read before the call returns.
         unsafe { ffi::sszip_rocks_property(self.db, family as u32, &name.as_bytes().into()) }
     }
 
-    /// Bytes written since the opening.
+    /// Returns the bytes written since the database was opened.
     pub fn written(&self) -> Written {
         let mut out = [0; 3];
-        // SAFETY: `out` has the three places that are written.
+        // SAFETY: `out` has the three elements that are written.
         unsafe { ffi::sszip_rocks_written(self.db, &mut out) };
         let [wal, flush, compaction] = out;
         Written {
@@ -505,9 +501,9 @@ impl Rocks {
         }
     }
 
-    /// Writes to the folder `to` what a power cut would leave now: of names
-    /// that were synced or, without `synced_names`, of all. `false` if it
-    /// failed, or if `SSZIP_POWER_CUTS` was not set when it was opened.
+    /// Writes to the directory `to` what a power cut would leave now: with the file names that were
+    /// synced or, without `synced_names`, with all names. Returns `false` if that failed, or if
+    /// `SSZIP_POWER_CUTS` was not set when the database was opened.
     #[cfg(feature = "faults")]
     pub fn power_cut(&self, to: &Path, synced_names: bool) -> bool {
         let to = to.as_os_str().as_encoded_bytes().into();
@@ -519,19 +515,18 @@ impl Rocks {
 impl Drop for Rocks {
     fn drop(&mut self) {
         let mut status = ffi::Status::new();
-        // SAFETY: nobody has the database any more; it is closed once. Whoever
-        // wants to know of a failure flushes before.
+        // SAFETY: the database has no other user, and is closed once. Callers that need the error
+        // flush before.
         unsafe { ffi::sszip_rocks_close(self.db, &mut status) };
     }
 }
 
-/// A value where RocksDB has it: in a block of its cache, or in a buffer that
-/// it was read into.
+/// A value in RocksDB's memory: in a block of its cache, or in a read buffer.
 #[derive(Debug)]
 pub struct Pinned {
     value: NonNull<ffi::Value>,
     bytes: ffi::Bytes,
-    /// The block belongs to the database.
+    /// Database that owns the block.
     _db: Arc<Rocks>,
 }
 
@@ -572,7 +567,7 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The next row, until the one after; `None` after the last.
+    /// Returns the next row, which is valid until the following call; `None` after the last.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, Failure> {
         let mut status = ffi::Status::new();
         let (mut key, mut value) = (ffi::Bytes::from(&[][..]), ffi::Bytes::from(&[][..]));

@@ -1,10 +1,10 @@
-// A file system that knows what a power cut would leave, for tests.
+// A file system that records what a power cut would leave, for tests.
 //
-// Every file that is made is linked into a folder beside the database too, so
-// that its content outlives its name; how much of it was synced is noted, and
-// with each fsync of the folder, which names it had. A power cut at any moment
-// is then a copy: of each name that the folder had when it was last synced,
-// the part of the file that was synced.
+// Every new file is linked into a second directory, so that its content
+// outlives its name. The file system records how much of it was synced and,
+// with each fsync of the directory, the names at that time. A power cut at any
+// moment is then a copy: of each name that the directory had when it was last
+// synced, the synced part of the file.
 
 #pragma once
 
@@ -22,8 +22,8 @@
 
 class PowerFileSystem : public rocksdb::FileSystemWrapper {
 public:
-    // If the environment's SSZIP_POWER_CUTS is set: the shadows of the files
-    // of `database` go to `database` + ".shadow".
+    // Returns a file system if the environment has SSZIP_POWER_CUTS. The copies
+    // of the files of `database` are in `database` + ".shadow".
     static std::shared_ptr<PowerFileSystem> wanted(
         const std::string &database) {
         if (getenv("SSZIP_POWER_CUTS") == nullptr) {
@@ -40,7 +40,7 @@ public:
         if (!std::filesystem::exists(database_)) {
             return;
         }
-        // what was there before was synced long ago
+        // existing files were synced long ago
         for (const auto &entry :
              std::filesystem::directory_iterator(database_)) {
             uint64_t file = track(entry.path().string());
@@ -102,8 +102,9 @@ public:
         return status;
     }
 
-    // With `synced_names` a name is there if the folder was synced since it
-    // was given; without, all names are, with what of their content was.
+    // With `synced_names` the copy has the names at the last sync of the
+    // directory; without, all present names. Each has the synced part of its
+    // content.
     bool cut(const std::string &to, bool synced_names) {
         std::lock_guard<std::mutex> lock(mutex_);
         std::filesystem::create_directories(to);
@@ -138,7 +139,7 @@ private:
 
         rocksdb::IOStatus Sync(const rocksdb::IOOptions &options,
                                rocksdb::IODebugContext *debug) override {
-            // what is appended meanwhile may not be synced
+            // bytes that are appended meanwhile may not be synced
             uint64_t length = target()->GetFileSize(options, debug);
             return note(target()->Sync(options, debug), length);
         }
@@ -202,7 +203,7 @@ private:
     uint64_t track(const std::string &name) {
         std::lock_guard<std::mutex> lock(mutex_);
         uint64_t file = next_++;
-        std::error_code ignored; // an empty file stands for one not linked
+        std::error_code ignored; // without a link the file counts as empty
         std::filesystem::create_hard_link(name, shadow(file), ignored);
         state_.names[base(name)] = file;
         state_.synced[file] = 0;

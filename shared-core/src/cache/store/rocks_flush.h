@@ -1,19 +1,20 @@
-// Flushes, one at a time, and what RocksDB's background errors are made of.
+// Flushes, one at a time, and RocksDB's background errors.
 //
 // RocksDB 7.8 with `atomic_flush` loses a flush that is done while another
-// background error comes up: its memtables stay in memory for ever, "being
-// flushed", and whoever waits for them waits for ever, RocksDB's own recovery
-// and its Close() among them (DBImpl::AtomicFlushMemTablesToOutputFiles undoes
-// what failed itself, and not what it then does not install). After an error
-// it also takes flushes from its queue that it then does not begin, and after a
-// recovery Flush() says that a flush is done that has just begun
+// background error occurs: its memtables stay in memory forever, "being
+// flushed", and every waiter for them waits forever, including RocksDB's own
+// recovery and its Close() (DBImpl::AtomicFlushMemTablesToOutputFiles undoes
+// its own failures, and not a flush that it then does not install). After an
+// error it also takes flushes from its queue without beginning them, and after
+// a recovery Flush() reports a flush as done that has just begun
 // (ErrorHandler::ClearBGError leaves `is_db_stopped_` set). Hence:
 //
-// - it never flushes by itself, but when it is told, and then only if no other
-//   flush is on its way: there is none that an error of another could lose;
-// - a join of tables that finds the disk full is no background error;
-// - it does not recover by itself, beside what others do, but when it is told;
-// - whether a flush is done is seen from the memtables.
+// - RocksDB never flushes by itself, but only on request, and only if no other
+//   flush is in progress: an error of another one can't lose it;
+// - a compaction that finds the disk full is no background error;
+// - RocksDB does not recover by itself, at the same time as other calls, but
+//   only on request;
+// - the state of the memtables shows whether a flush is done.
 
 #pragma once
 
@@ -29,14 +30,14 @@
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 
-// The error that keeps RocksDB from writing, as its listener is told.
+// The error that keeps RocksDB from writing, as its listener receives it.
 class Background : public rocksdb::EventListener {
 public:
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason,
                            rocksdb::Status *error) override {
         if (reason == rocksdb::BackgroundErrorReason::kCompaction &&
             error->IsNoSpace()) {
-            // it is tried again in a second, if tables are joined then
+            // retried in a second, if SST files are compacted then
             *error = rocksdb::Status::OK();
             return;
         }
@@ -66,16 +67,18 @@ private:
     rocksdb::Status error_;
 };
 
-// All families at once: one after the other would tear batches apart.
+// Flushes of all families at once: flushes of single families would split
+// batches.
 class Flushes {
 public:
-    // All of these outlive it, or are not used when it is told to do nothing.
+    // The arguments outlive it, or are not used if it is never called.
     Flushes(rocksdb::DB *db,
             const std::vector<rocksdb::ColumnFamilyHandle *> *families,
             Background *background)
         : db_(db), families_(families), background_(background) {}
 
-    // Begins one, and waits for nothing; `false` while another is on its way.
+    // Begins a flush without waiting; `begun` is false if another one is in
+    // progress.
     rocksdb::Status begin(bool *begun) {
         *begun = false;
         std::unique_lock<std::mutex> one(mutex_, std::try_to_lock);
@@ -87,7 +90,7 @@ public:
         return status;
     }
 
-    // When this says so, all is flushed that was in memory when it was called.
+    // Returns when all that was in memory at the time of the call is flushed.
     rocksdb::Status all() {
         std::lock_guard<std::mutex> one(mutex_);
         rocksdb::Status status = wait();
@@ -97,13 +100,13 @@ public:
         return status.ok() ? wait() : status;
     }
 
-    // Leaves the state that a background error put RocksDB into, by a flush.
+    // Leaves the state after a background error, with a flush.
     rocksdb::Status resume() {
         std::lock_guard<std::mutex> one(mutex_);
         return stays_lost() ? error() : db_->Resume();
     }
 
-    // What keeps RocksDB from writing.
+    // Returns the error that keeps RocksDB from writing.
     rocksdb::Status error() {
         return is_lost_ ? rocksdb::Status::IOError(
                               "RocksDB lost a flush: it takes writes again "
@@ -115,7 +118,7 @@ private:
     enum State { kNone, kOnItsWay, kLost };
 
     static constexpr std::chrono::milliseconds kLook{1};
-    // Far longer than anything takes between the steps of a flush.
+    // far longer than the time between the steps of a flush
     static constexpr int kLooks = 3000;
 
     rocksdb::Status flush() {
@@ -129,7 +132,7 @@ private:
         return db_->Flush(options, *families_);
     }
 
-    // Until no memtable waits to be written.
+    // Waits until no memtable has to be written.
     rocksdb::Status wait() {
         while (true) {
             rocksdb::Status status = error();
@@ -142,7 +145,8 @@ private:
         }
     }
 
-    // The steps of a flush are not seen at one moment.
+    // Whether a flush is lost for good. The steps of a flush are not visible
+    // atomically, so that it is observed for a while.
     bool stays_lost() {
         for (int looks = 0; state() == kLost; looks++) {
             if (looks == kLooks) {
@@ -177,6 +181,6 @@ private:
     rocksdb::DB *db_;
     const std::vector<rocksdb::ColumnFamilyHandle *> *families_;
     Background *background_;
-    std::mutex mutex_; // held by who flushes
+    std::mutex mutex_; // locked during a flush
     std::atomic<bool> is_lost_{false};
 };

@@ -1,8 +1,8 @@
 // Reads that don't wait for a disk.
 //
-// A thread that says so is given what lies in the page cache, and told to try
-// again for the rest: it can then choose who waits. RocksDB has no such read:
-// its own, `kBlockCacheTier`, knows of its block cache only.
+// A thread that enables them receives what is in the page cache, and kBusy for
+// the rest, so that the caller can choose which thread waits. RocksDB has no
+// such read: its own, `kBlockCacheTier`, knows its block cache only.
 
 #pragma once
 
@@ -17,7 +17,7 @@
 
 #include <rocksdb/file_system.h>
 
-// While it lives, its thread's reads don't wait, if that is wanted.
+// While it exists, reads of its thread don't wait, if that is wanted.
 class Ready {
 public:
     explicit Ready(bool is_wanted) { wanted() = is_wanted; }
@@ -33,10 +33,10 @@ public:
 
 class ReadyFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
 public:
-    // Copying more takes as long as a quick disk.
+    // copying more takes as long as a fast disk
     static constexpr size_t kLongest = 256 << 10;
 
-    // `file` is open as `descriptor`, too, which it takes.
+    // `descriptor` is another descriptor of `file`; the object closes it.
     ReadyFile(std::unique_ptr<rocksdb::FSRandomAccessFile> &&file,
               int descriptor)
         : FSRandomAccessFileOwnerWrapper(std::move(file)),
@@ -65,7 +65,7 @@ public:
                 continue;
             }
             if (got <= 0) {
-                // a file system that can't do it says so here as well
+                // a file system without support reports it here as well
                 return rocksdb::IOStatus::Busy();
             }
             done += static_cast<size_t>(got);

@@ -1,4 +1,4 @@
-//! What the store says of itself, for metrics and a status page.
+//! Status of the store, for metrics and the status page.
 
 use std::sync::atomic::Ordering;
 
@@ -10,32 +10,32 @@ use super::rocks::Written;
 use super::storing::Reason;
 use crate::lock::locked;
 
-/// A moment's figures.
+/// The figures of the store at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// Entries, about: those that were put twice count twice until their
-    /// tables are joined, those that were purged until they leave.
+    /// Approximate number of entries. Entries that were stored twice count twice until their SST
+    /// files are compacted, purged ones until they are removed.
     pub entries: u64,
-    /// Bytes of tables on disk.
+    /// Bytes of SST files on disk.
     #[serde(rename = "bytes")]
     pub disk: u64,
     /// Bytes in memtables.
     pub memory: u64,
-    /// Bytes written since the opening.
+    /// Bytes written since the database was opened.
     #[serde(flatten)]
     pub written: Written,
-    /// Look-ups that found something unreadable, or no record.
+    /// Number of lookups that found an unreadable or invalid record.
     pub read_errors: u64,
-    /// Look-ups that found what was purged.
+    /// Number of lookups that found a purged entry.
     pub refused: u64,
-    /// Entries that were not stored because memory was full of others.
+    /// Number of entries that were not stored because the memtables were full.
     pub busy: u64,
-    /// Why nothing is stored; `None` while it is.
+    /// Reason why nothing is stored; `None` while entries are stored.
     pub off: Option<Reason>,
 }
 
 impl Store {
-    /// How it is. Cheap enough for once a second.
+    /// Returns the status. It is cheap enough for one call per second.
     pub fn status(&self) -> Status {
         let sum = |property: &str, families: &[usize]| {
             let of = |family: &usize| self.rocks.property(*family, property);

@@ -1,20 +1,20 @@
-//! Whether the disk takes what is stored, and what the log has to say of it.
+//! Health of the store: whether the disk accepts writes, and the events for the log.
 //!
-//! A full disk fails thousands of writes a second; the log gets one line when
-//! that begins and one when it is over.
+//! A full disk fails thousands of writes per second; the log gets one line when that begins and one
+//! when it ends.
 
 use serde::Serialize;
 
 use super::rocks::Failure;
 
-/// Why nothing is stored.
+/// The reason why nothing is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(into = "String")]
 pub enum Reason {
     /// No space is left on the device.
     #[error("the disk is full")]
     DiskFull,
-    /// RocksDB failed, with its words.
+    /// RocksDB failed; with its message.
     #[error("{0}")]
     Failed(String),
 }
@@ -35,27 +35,26 @@ impl From<&Failure> for Reason {
     }
 }
 
-/// Something to be logged, once.
+/// A change to be logged once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// From now on nothing is stored; what was stored is still read.
+    /// Entries are not stored any more; stored ones are still read.
     StoringOff(Reason),
-    /// The disk takes writes again.
+    /// The disk accepts writes again.
     StoringOn,
 }
 
-/// On, or off for a reason.
+/// The health of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Storing {
-    /// Why nothing is stored; `None` while it is.
+    /// Reason why nothing is stored; `None` while entries are stored.
     pub(super) off: Option<Reason>,
-    /// The log has heard that it is off.
+    /// Whether the failure was logged.
     is_told: bool,
 }
 
 impl Storing {
-    /// What the log has not heard yet. What was over before anybody asked is
-    /// nothing to talk of.
+    /// Returns the change that was not logged yet. A failure that has ended before is not reported.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         if self.is_told == self.off.is_some() {
             return None;
@@ -73,7 +72,7 @@ mod tests {
     use super::{Event, Reason, Storing};
 
     #[test]
-    fn one_transition_is_one_event() {
+    fn health_change_is_reported_once() {
         let mut storing = Storing::default();
         assert_eq!(storing.next_event(), None);
         storing.off = Some(Reason::DiskFull);
