@@ -1,4 +1,4 @@
-//! What the owner says, and what comes of it.
+//! Handling of the owner's replies and events.
 
 use std::sync::atomic::Ordering;
 

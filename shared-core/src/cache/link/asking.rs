@@ -1,4 +1,4 @@
-//! What exchanges ask for, until it is sent.
+//! Requests of exchanges until they are sent.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

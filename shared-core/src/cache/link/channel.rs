@@ -1,5 +1,5 @@
-//! HTTP/1.1 over one connection to the owner, without the connection: requests
-//! that are sent together (RFC 9112, 9.3.2), and what comes back.
+//! HTTP/1.1 over one connection to the owner, without the connection: requests that are sent
+//! together (RFC 9112, 9.3.2), and their responses.
 
 use super::message::{number, Answer, Message, NotOurs};
 use crate::bytes::{push, Bytes};
@@ -245,8 +245,8 @@ impl Reader {
     }
 }
 
-/// A message as HTTP/1.1 text, in one piece, for a host that sends it by itself. `None`
-/// when memory is refused.
+/// Serializes a request as HTTP/1.1 text, in one piece, for a host that sends it by itself. Returns
+/// `None` if memory is refused.
 pub fn request(message: Message) -> Option<Vec<u8>> {
     let mut out = Outgoing::default();
     out.add(message)?;
@@ -261,17 +261,17 @@ pub fn request(message: Message) -> Option<Vec<u8>> {
 pub struct Head {
     /// Where it ends.
     end: usize,
-    /// What it says.
+    /// Parsed response without its body.
     pub response: Answer,
-    /// How long the body is, in bytes; `None`: it is a stream without an end.
+    /// Length of the body in bytes; `None`: a stream without an end.
     pub length: Option<usize>,
 }
 
 impl Head {
-    /// `None`: there is more of it to come.
+    /// Parses a head. Returns `None` if it is incomplete.
     ///
     /// # Errors
-    /// [`NotOurs`].
+    /// Returns [`NotOurs`] if no owner sends such a head.
     pub fn parse(text: &[u8]) -> Result<Option<Self>, NotOurs> {
         let mut fields = [httparse::EMPTY_HEADER; 32];
         let mut head = httparse::Response::new(&mut fields);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_written_with_its_fields_and_its_length() {
+    fn request_is_written_with_its_headers_and_its_length() {
         let text = |message| {
             let mut out = Outgoing::default();
             out.add(message).unwrap();
@@ -368,7 +368,7 @@ mod tests {
         Age: 3\r\n\r\nentry";
 
     #[test]
-    fn a_response_may_come_in_pieces() {
+    fn response_is_read_from_any_pieces() {
         let expected = || {
             Ok(vec![Read::Response(Answer {
                 status: 200,
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn one_response_follows_another() {
+    fn consecutive_responses_are_read_separately() {
         let miss = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nsszip-lease: granted\r\n\r\n";
         let gone = b"HTTP/1.1 204 No Content\r\n\r\n";
         let all = read(&[miss, FOUND, gone]).unwrap();
@@ -395,7 +395,7 @@ mod tests {
         assert!(matches!(&all[0], Read::Response(miss)
             if miss.granted == Some(true) && miss.status == 404));
         assert!(matches!(&all[2], Read::Response(gone) if gone.status == 204));
-        // wherever they are cut
+        // at any position of the cut
         let whole = [&miss[..], FOUND, gone, FOUND].concat();
         for at in 0..whole.len() {
             let (first, second) = whole.split_at(at);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_owner_sends_is_refused() {
+    fn invalid_responses_are_rejected() {
         for bytes in [
             &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
             b"HTTP/1.1 201 Created\r\n\r\n",
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_no_length_is_a_stream() {
+    fn response_without_a_length_is_a_stream() {
         let stream = b"HTTP/1.0 200 OK\r\n\r\nevent: hello\n\n";
         for size in 1..stream.len() {
             let pieces: Vec<&[u8]> = stream.chunks(size).collect();
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_sent_together_are_few_pieces() {
+    fn requests_sent_together_are_joined_into_few_pieces() {
         let (little, long) = (vec![b'l'; LITTLE], vec![b'x'; LITTLE + 1]);
         let mut out = Outgoing::default();
         for load in [&little, &little, &long, &little, &long] {
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_written_in_any_pieces() {
+    fn request_is_written_completely_in_any_pieces() {
         for (length, count) in [(4, 1), (LITTLE, 1), (LITTLE + 1, 2)] {
             let load = vec![b'x'; length];
             for step in [1, 3, 12, 70_000] {

@@ -1,4 +1,4 @@
-//! What came of questions, until those claim it who asked.
+//! Replies and entries until their waiters claim them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

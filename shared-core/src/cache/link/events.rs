@@ -92,7 +92,7 @@ mod tests {
         for event in &expected {
             event.write(&mut text);
         }
-        // in the words of others, too
+        // also in another notation
         let more = text.replace(": ", ":").replace('\n', "\r\n");
         let expected = [&expected[..], &expected[..]].concat();
         let text =
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_ends_the_stream() {
+    fn invalid_events_end_the_stream() {
         assert_eq!(all("event: purge\ndata: {}\n\n", 7), Err(NotAnEvent));
         assert_eq!(all(&"x".repeat(5000), 100), Err(NotAnEvent));
     }

@@ -1,4 +1,4 @@
-//! Requests that nobody waits for, until there is time for them.
+//! The background queue: requests that no exchange waits for.
 
 use std::collections::VecDeque;
 
@@ -128,18 +128,18 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_way_for_what_is_long() {
+    fn oldest_entry_is_dropped_for_a_long_one() {
         let mut favours = Favours::default();
         for n in 0..3 {
             favours.push(store(n, MOST_BYTES / 3));
         }
         favours.push(Job::GiveBack([7; 32]));
-        // its lease is given back
+        // the lease of the dropped entry is returned
         assert_eq!(keys(favours), [0, 7, 1, 2]);
     }
 
     #[test]
-    fn one_too_many_costs_one() {
+    fn oldest_entry_is_dropped_beyond_the_maximum_number() {
         let mut favours = Favours::default();
         for n in 0..=MOST {
             favours.push(store(u8::try_from(n % 256).unwrap(), 1));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_all_room_is_not_kept() {
+    fn entry_longer_than_the_queue_is_dropped() {
         let mut favours = Favours::default();
         favours.push(store(1, 10));
         favours.push(store(2, MOST_BYTES));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many() {
+    fn entries_and_leases_are_limited_in_number() {
         let mut favours = Favours::default();
         for _ in 0..2 * MOST_LEASES {
             favours.push(store(0, 1));

@@ -1,4 +1,4 @@
-//! What a process asks its owner for, and until when it waits for that.
+//! Requests of a process to its owner, and their deadlines.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! The messages between a process and the owner (docs/owner-protocol.md), as
-//! values. A [`Link`](super::Link) writes them as HTTP/1.1; where the host calls
-//! the owner itself it is given method, target, fields and body.
+//! The messages between a process and the owner (docs/owner-protocol.md). A [`Link`](super::Link)
+//! writes them as HTTP/1.1; a host that makes callouts receives method, target, headers and body.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,31 +13,31 @@ use crate::cache::freshness::IfFinal;
 use crate::cache::told::Event;
 use crate::cache::{Key, Namespace};
 
-/// The lease that a look-up asks for if it finds nothing.
+/// The lease that a lookup requests if the entry does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease<'a> {
-    /// Whose it is to be.
+    /// Name of the process.
     pub process: &'a str,
-    /// For how long, at most.
+    /// Maximum duration in milliseconds.
     pub milliseconds: u64,
-    /// If it is another's, how long to wait for its end.
+    /// Time to wait for the lease of another process, in milliseconds.
     pub wait: u64,
 }
 
 /// A request to the owner.
 #[derive(Debug)]
 pub struct Message {
-    /// The method.
+    /// HTTP method.
     pub method: &'static str,
     /// Path and query.
     pub target: String,
-    /// What is said in fields, but for the length.
+    /// Headers without the length.
     pub fields: Vec<(&'static str, String)>,
-    /// The body, or how it begins.
+    /// The body, or its first part.
     pub body: Vec<u8>,
-    /// What of it is an entry's, too.
+    /// Second part of the body, which is shared with an entry.
     pub rest: Option<Bytes>,
-    /// Its answer is the event stream.
+    /// Whether the response is the event stream.
     pub is_endless: bool,
 }
 
@@ -54,7 +53,7 @@ impl Message {
         }
     }
 
-    /// Looks a key up, and asks for its lease.
+    /// Creates a lookup of a key, with a request for its lease.
     pub fn look_up(key: &Key, lease: Option<Lease<'_>>) -> Self {
         let mut target = path_of("/v1/entries/", key, 96);
         if let Some(lease) = lease {
@@ -68,8 +67,8 @@ impl Message {
         Self::new("GET", target)
     }
 
-    /// The answer is to say what is known of the chain behind that namespace,
-    /// unless it is what was said with that number.
+    /// Requests the state of the chain behind that namespace in the reply, unless its number is
+    /// `known`.
     #[must_use]
     pub fn about(mut self, namespace: &Namespace, known: Option<u64>) -> Self {
         let has = |fields: &[(&str, String)], name| fields.iter().any(|(other, _)| *other == name);
@@ -82,7 +81,7 @@ impl Message {
         self
     }
 
-    /// Looks several keys up. `None` when memory is refused.
+    /// Creates a lookup of several keys. Returns `None` if memory is refused.
     pub fn look_ups(keys: &[Key]) -> Option<Self> {
         let mut message = Self::new("POST", "/v1/lookups".into());
         let length = keys.len() * (2 * size_of::<Key>() + 1);
@@ -95,7 +94,8 @@ impl Message {
         Some(message)
     }
 
-    /// Stores an entry. `None`: it has expired at `now`, or memory is refused.
+    /// Creates a request that stores an entry. Returns `None` if the entry has expired at `now`, or
+    /// memory is refused.
     pub fn store(
         key: &Key,
         entry: &Entry,
@@ -140,14 +140,14 @@ impl Message {
         Some(message)
     }
 
-    /// The process does not fetch it after all.
+    /// Creates a request that returns a lease.
     pub fn give_back(key: &Key, process: &str) -> Self {
         let mut target = path_of("/v1/leases/", key, 80);
         let _ = write!(target, "?process={process}");
         Self::new("DELETE", target)
     }
 
-    /// A purge holds here.
+    /// Creates an acknowledgement of a purge.
     pub fn acknowledge(generation: u64, process: &str) -> Self {
         let target = format!("/v1/acknowledgements?process={process}");
         Self {
@@ -156,7 +156,7 @@ impl Message {
         }
     }
 
-    /// A block of the chain behind that namespace was shown to a client.
+    /// Creates a report of a block of the chain behind that namespace that was shown to a client.
     pub fn shows(namespace: &Namespace, sighting: Sighting) -> Self {
         let (namespace, height) = (const_hex::encode(namespace), sighting.height);
         let what = if sighting.is_block { "block" } else { "part" };
@@ -164,8 +164,8 @@ impl Message {
         Self::new("POST", target)
     }
 
-    /// Asks for a purge, with a body of [`purge_request`](super::purge_request).
-    /// `None` when memory is refused.
+    /// Creates a purge, with a body of [`purge_request`](super::purge_request). Returns `None` if
+    /// memory is refused.
     pub fn purge(body: &str) -> Option<Self> {
         Some(Self {
             body: copy_of(body.as_bytes())?,
@@ -173,12 +173,12 @@ impl Message {
         })
     }
 
-    /// Asks what it knows of itself.
+    /// Creates a status query.
     pub fn status() -> Self {
         Self::new("GET", "/v1/status".into())
     }
 
-    /// Opens the event stream.
+    /// Creates the request for the event stream.
     pub fn listen(process: &str) -> Self {
         Self {
             is_endless: true,
@@ -186,12 +186,12 @@ impl Message {
         }
     }
 
-    /// Whether it has a body, and says how long that is.
+    /// Whether the request has a body and a length.
     pub fn has_body(&self) -> bool {
         !matches!(self.method, "GET" | "DELETE")
     }
 
-    /// All of its body. `None` when memory is refused.
+    /// Returns the whole body, or `None` if memory is refused.
     pub fn whole_body(&self) -> Option<Cow<'_, [u8]>> {
         let Some(rest) = &self.rest else {
             return Some(Cow::Borrowed(&self.body));
@@ -203,52 +203,52 @@ impl Message {
         Some(Cow::Owned(whole))
     }
 
-    /// How long its body is.
+    /// Length of the body in bytes.
     pub fn length(&self) -> usize {
         self.body.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 }
 
-/// A response of the owner's.
+/// A reply of the owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// What is left of the entry's freshness, in milliseconds.
+    /// Remaining lifetime of the entry in milliseconds.
     pub fresh: u64,
-    /// Seconds since it was stored.
+    /// Age of the entry in seconds.
     pub age: u64,
-    /// This process is to fetch it; otherwise another one does.
+    /// Whether the lease was granted to this process; `false`: another process has it.
     pub granted: Option<bool>,
-    /// Purges up to this one were known when it was made.
+    /// Purge generation when the reply was made.
     pub generation: Option<u64>,
-    /// What it says of the chain that the request was [about](Message::about).
+    /// State of the chain that the request was [about](Message::about).
     pub chain: Option<Told>,
-    /// All that is known of it, if the request did not know that.
+    /// Full state of that chain, if the request did not have its number.
     pub state: Option<(Namespace, Box<State>)>,
-    /// The body.
+    /// Body of the reply.
     pub body: Vec<u8>,
 }
 
-/// What is said of a chain.
+/// The state of a chain in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Nobody follows it.
+    /// The owner does not follow the chain.
     NotFollowed,
-    /// The number of its state. It grows with each, beyond those of an earlier
+    /// Number of the chain's state. It grows with each change, beyond the numbers of an earlier
     /// owner.
     Number(u64),
 }
 
-/// No response that an owner sends.
+/// The error of a response that no owner sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOurs;
 
 impl Answer {
-    /// Takes a field of its head.
+    /// Reads a header of the reply.
     ///
     /// # Errors
-    /// [`NotOurs`].
+    /// Returns [`NotOurs`] if the value is invalid.
     pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), NotOurs> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("sszip-fresh") {
@@ -275,13 +275,14 @@ impl Answer {
         Ok(())
     }
 
-    /// The entry that it has, at `now`.
+    /// Decodes the entry in the reply, at `now`.
     pub fn entry(self, now: u64) -> Option<Entry> {
         let age = self.age.saturating_mul(1000);
         wire::decode_all(self.body, now, age, self.fresh)
     }
 
-    /// The entries that it has of several keys; `None`: it can't be sent as an answer.
+    /// Decodes the entries in a reply to a lookup of several keys; `None` for an entry that can't
+    /// be sent.
     pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Option<Entry>)> + '_ {
         let mut rest = &self.body[..];
         std::iter::from_fn(move || {
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_stored_with_all_that_the_owner_has_to_know() {
+    fn stored_entry_is_sent_with_its_store_attributes() {
         let message = store(Some(b"eth_chainId"), 5000).unwrap();
         let target = format!("/v1/entries/{}", "ab".repeat(32));
         assert_eq!((message.method, &message.target), ("PUT", &target));
@@ -371,16 +372,16 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_another_request_is_none() {
+    fn entry_with_an_invalid_method_or_without_lifetime_is_not_sent() {
         for method in [&b"a b"[..], b"a\r\nsszip-class: tip", b"\xff", b"a\0"] {
             assert!(store(Some(method), 5000).is_none());
         }
-        // over before it is sent
+        // expired before it is sent
         assert!(store(None, 999).is_none());
     }
 
     #[test]
-    fn entries_are_read_one_by_one_and_what_is_none_is_left_out() {
+    fn entries_are_decoded_separately_without_invalid_ones() {
         let message = store(None, 5000).unwrap();
         let encoded = [&message.body[..], b"true"].concat();
         let one = |n: u8, bytes: &[u8]| {
@@ -400,7 +401,7 @@ mod tests {
             valid.map(|(key, _)| key[0]).collect()
         };
         assert_eq!(keys(&body), [1, 3]);
-        // one that is cut off is not there
+        // a truncated entry is missing
         assert_eq!(keys(&body[..body.len() - 1]), [1]);
         assert!(answer(&encoded).entry(1000).is_some());
     }

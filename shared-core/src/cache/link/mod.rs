@@ -1,12 +1,11 @@
-//! A process's link to the cache's owner (docs/owner-protocol.md), without
-//! its connections: the host opens them, and carries bytes.
+//! The owner client over connections (docs/owner-protocol.md). The host opens the connections and
+//! carries the bytes.
 //!
-//! The standing event stream says until when the process may send what it has
-//! in memory, and what was purged. The other connections carry what is asked
-//! for at the same time together, to be read and written at once. A look-up leads the flight of its key until it is answered,
-//! so that all who want the key wait for one answer; what comes of it goes to
-//! the hot tier. Whatever fails, or takes too long, fails open: the node is
-//! asked.
+//! The standing event stream reports until when the process may send entries from its memory, and
+//! what was purged. The other connections carry requests; requests at the same time are sent
+//! together, in one write. A lookup leads the flight of its key until the owner replies, so that
+//! all requests for the key wait for one reply; a found entry is stored in the hot tier. A failure
+//! or a timeout fails open: the request is sent to the node.
 
 mod answers;
 mod asking;
@@ -46,45 +45,45 @@ use super::{Key, Namespace};
 use crate::lock::locked;
 use crate::times::{link_silence, lookup_timeout, memory_lease};
 
-/// The slot of the event stream.
+/// Number of the event stream's connection.
 const EVENTS: usize = 0;
 
-/// How long after a failure a connection is tried again. Milliseconds.
+/// Time after a failure until a connection is retried, in milliseconds.
 const RETRY: u64 = 20;
 
-/// And the event stream, after so many failures.
+/// Number of failures of the event stream after which it is retried less often.
 const RETRIES: u32 = 50;
 
-/// ... each time after so long.
+/// Time between these later retries of the event stream, in milliseconds.
 const RETRY_SELDOM: u64 = 250;
 
-/// An owner says within that what it knows of itself, in milliseconds.
+/// Timeout of a status query, in milliseconds.
 const STATUS: u64 = 1_000;
 
-/// A purge waits for processes that the owner can't reach, so it may take
-/// longer than anything else. Milliseconds.
+/// Timeout of a purge, in milliseconds. A purge waits for processes that the owner can't reach, so
+/// that it may take longer than other requests.
 const PURGE: u64 = 10_000;
 
-/// And one that no owner can be asked for is not refused at once: a worker that
-/// was just started has no link yet, and an owner that ended is started anew.
+/// Time for which a purge waits for an owner that is not connected, in milliseconds: a worker that
+/// was just started has no link yet, and an owner that ended is restarted.
 const PURGE_PATIENCE: u64 = 2_000;
 
-/// A purge whose connection breaks is sent again, since it may be done twice;
-/// but not for ever to an owner that can't do it.
+/// Maximum number of times that a purge is sent. It is idempotent and sent again if its connection
+/// breaks, but not forever to an owner that can't execute it.
 const PURGE_SENT: u8 = 3;
 
-/// A generation that no owner has: they begin with the time.
+/// Lower bound of generations that no owner has: theirs begin with the time.
 const NO_OWNERS: u64 = 1 << 63;
 
-/// What a link keeps within.
+/// The limits of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections besides the event stream.
+    /// Number of connections besides the event stream.
     pub connections: usize,
-    /// A look-up that takes longer is not waited for; nor is one whose answer
-    /// has begun, if no more of it comes for so long. Milliseconds.
+    /// Timeout of a lookup in milliseconds. For a reply that has begun it is the timeout of the
+    /// next bytes.
     pub deadline: u64,
-    /// Longer bodies are refused. Bytes.
+    /// Maximum length of a body in bytes; longer ones are refused.
     pub max_body: usize,
 }
 
@@ -98,80 +97,79 @@ impl Default for Bounds {
     }
 }
 
-/// What the host is to do with one of its connections.
+/// An action of the host on one of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Open it, then [`Link::connected`].
+    /// Open the connection, then call [`Link::connected`].
     Connect(usize),
-    /// [`Link::write`] until there is nothing more.
+    /// Call [`Link::write`] until nothing is left.
     Write(usize),
-    /// Close it.
+    /// Close the connection.
     Close(usize),
-    /// [`Link::tick`].
+    /// Call [`Link::tick`].
     Tick,
 }
 
-/// The link of a process. Any thread may ask; one drives the connections.
+/// The link of a process. Any thread may send requests; one thread drives the connections.
 #[derive(Debug)]
 pub struct Link {
     bounds: Bounds,
-    /// That of the bounds, or a later one. Milliseconds.
+    /// Timeout of lookups in milliseconds: the value in the limits, or a later one.
     deadline: AtomicU64,
-    /// How the owner knows the process.
+    /// Name of the process for the owner.
     process: String,
     state: Mutex<State>,
-    /// What the owner has said of the chains that it follows.
+    /// The chains that the owner follows, as far as it has reported them.
     pub chains: Chains,
-    /// Until when what is in memory may be sent, in milliseconds of the
-    /// machine's monotonic clock.
+    /// Time until which entries in memory may be sent, in milliseconds of the machine's monotonic
+    /// clock.
     until: AtomicU64,
-    /// The last purge that holds here.
+    /// Generation of the last purge that is in effect here.
     generation: AtomicU64,
-    /// Something was asked since the last tick.
+    /// Whether requests were queued since the last tick.
     stirred: AtomicBool,
-    /// Whoever drives the connections, if it waits to be told so.
+    /// Waker of the thread that drives the connections, if it waits for one.
     driver: Option<(Arc<dyn Wake>, usize)>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     slots: Vec<Slot>,
-    /// Those that somebody waits for.
+    /// Requests that an exchange waits for.
     asked: VecDeque<Job>,
-    /// And those that nobody does.
+    /// Requests that no exchange waits for.
     favours: Favours,
     needs: VecDeque<Need>,
-    /// Another process fetches it.
+    /// Lookups of keys that another process fetches.
     pending: HashMap<Key, LookUp>,
     claims: Claims,
     events: Events,
-    /// The owner has said hello.
+    /// Whether the owner has sent `hello`.
     up: bool,
-    /// It has at least once.
+    /// Whether any owner has sent `hello`.
     was_up: bool,
-    /// There is none, as far as is known.
+    /// Whether no owner exists, as far as is known.
     is_alone: bool,
-    /// The chains that it has told of since it said hello, until it has told of
-    /// all.
+    /// Chains that the owner has reported since its `hello`, until it has reported all.
     told: Option<Vec<Namespace>>,
-    /// How often the event stream has ended since then.
+    /// Number of times that the event stream has ended since then.
     failures: u32,
-    /// What a host was told of that.
+    /// Health of the owner, as reported to the host.
     known: news::Known,
 }
 
-/// A connection.
+/// A connection and its requests.
 #[derive(Debug)]
 struct Slot {
     stage: Stage,
-    /// What it is opened for, or whose answers are still to come, in their order.
+    /// The request that it is opened for, or the requests without a reply, in order.
     jobs: VecDeque<Job>,
 }
 
 #[derive(Debug)]
 enum Stage {
     Closed {
-        /// Not before that.
+        /// Earliest time of the next attempt.
         retry_at: u64,
     },
     Connecting,
@@ -182,11 +180,11 @@ enum Stage {
 struct Open {
     out: Outgoing,
     reader: Reader,
-    /// When something last came, or was asked.
+    /// Time of the last received bytes, or of the last request.
     since: u64,
 }
 
-/// What goes together over a connection.
+/// Requests that are sent together over a connection.
 #[derive(Default)]
 struct Burst {
     out: Outgoing,
@@ -194,8 +192,8 @@ struct Burst {
 }
 
 impl Link {
-    /// Of the process that the owner is to know as `process`: at most 64
-    /// letters, digits, `-`, `.` and `_`, another one each time.
+    /// Creates the link of the process that the owner knows as `process`: at most 64 letters,
+    /// digits, `-`, `.` and `_`, and a new name for each process.
     pub fn new(process: String, bounds: Bounds) -> Self {
         let slots = (0..=bounds.connections).map(|_| Slot {
             stage: Stage::Closed { retry_at: 0 },
@@ -218,33 +216,32 @@ impl Link {
         }
     }
 
-    /// Of this process, which has entries of at most `max_entry` bytes.
+    /// Creates the link of this process, which has entries of at most `max_entry` bytes.
     pub fn of_process(max_entry: u64) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let started = since.unwrap_or_default().as_nanos();
         let name = format!("{}-{started:x}", std::process::id());
         let bounds = Bounds {
-            // and its head
+            // the entry, and its head
             max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
             ..Bounds::default()
         };
         Self::new(name, bounds)
     }
 
-    /// Look-ups that begin from now on are waited for so long, in milliseconds.
+    /// Sets the timeout of later lookups in milliseconds.
     pub fn set_deadline(&self, deadline: u64) {
         self.deadline.store(deadline, Ordering::Relaxed);
     }
 
-    /// When one that begins now is not waited for any more.
+    /// Returns the deadline of a lookup that begins now.
     fn due(&self, now: u64) -> u64 {
         now.saturating_add(self.deadline.load(Ordering::Relaxed))
     }
 
-    /// The same; where it waits, `waker` wakes whoever drives the connections,
-    /// as `id`, when something was asked, on any thread: [`need`](Self::need) has
-    /// something then. A host that asks that after each call of its only thread
-    /// needs none.
+    /// Sets the waker of the thread that drives the connections: it is woken as `id` when a request
+    /// is queued on any thread, and [`need`](Self::need) has an action then. A host that calls
+    /// [`need`](Self::need) after each call of its only thread needs no waker.
     #[must_use]
     pub fn driven(self, waker: Arc<dyn Wake>, id: usize) -> Self {
         Self {
@@ -253,7 +250,7 @@ impl Link {
         }
     }
 
-    /// What a host should put into its log; to be asked after each
+    /// Returns a change of the owner's health for the log. The host calls it after each
     /// [`tick`](Self::tick).
     pub fn news(&self, now: u64) -> Option<News> {
         let mut state = locked(&self.state);
@@ -268,18 +265,16 @@ impl Link {
         }
     }
 
-    /// It waits no longer for what [`purge`](Self::purge) does: it must not be
-    /// woken.
+    /// Removes a waiter of [`purge`](Self::purge) that no longer waits and must not be woken.
     pub fn forget(&self, gone: Waiter) {
         let mut state = locked(&self.state);
         state.claims.claim_said(gone);
         state.forget(gone);
     }
 
-    /// Asks for a purge, with a body of [`purge_request`]. `waiter` is woken
-    /// when it holds everywhere, or has failed, and
-    /// [`claim`](Self::claim)s what came of it. `false`: memory is
-    /// short.
+    /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
+    /// effect everywhere or has failed, and [`claim`](Self::claim)s the reply. Returns `false` if
+    /// memory is refused.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
         if state.asked.try_reserve(1).is_err() {
@@ -296,8 +291,8 @@ impl Link {
         true
     }
 
-    /// Asks what the owner knows of itself, which `waiter` [`claim`](Self::claim)s.
-    /// `false`: it can't be asked now.
+    /// Queries the owner's status, which `waiter` [`claim`](Self::claim)s. Returns `false` if the
+    /// owner is not connected.
     pub fn status(&self, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
         if !state.up || state.asked.try_reserve(1).is_err() {
@@ -309,14 +304,13 @@ impl Link {
         true
     }
 
-    /// What came of a purge, or of asking for a status; `None`: nothing is known of it.
+    /// Returns the reply to a purge or a status query, or `None` if there is none.
     pub fn claim(&self, waiter: Waiter) -> Option<Said> {
         locked(&self.state).claims.claim_said(waiter)
     }
 
-    /// What the host is to do next; to be asked until `None` after each call
-    /// of the others. `now` is in milliseconds of the host's clock, here and
-    /// everywhere.
+    /// Returns the next action of the host, which calls it until `None` after each other call.
+    /// `now` is in milliseconds of the host's clock, here and everywhere.
     pub fn need(&self) -> Option<Need> {
         if self.stirred.load(Ordering::Acquire) {
             return Some(Need::Tick);
@@ -324,7 +318,7 @@ impl Link {
         locked(&self.state).needs.pop_front()
     }
 
-    /// The connection is open, or could not be opened.
+    /// Reports that a connection was opened, or could not be opened.
     pub fn connected(&self, shared: &Shared, slot: usize, is_open: bool, now: u64) {
         let mut state = locked(&self.state);
         let Some(place) = state.slots.get_mut(slot) else {
@@ -354,11 +348,10 @@ impl Link {
         self.assign(&mut state, shared, now);
     }
 
-    /// Nobody listens where the owner would: a connection was refused that was
-    /// tried after `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. To be said
-    /// before [`connected`](Self::connected) is. What is in memory may be sent
-    /// for a while then, although nobody says so: there is nobody who could take
-    /// a purge for done.
+    /// Reports that no owner listens: a connection was refused that was attempted after
+    /// `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. It is called before
+    /// [`connected`](Self::connected). Entries in memory may be sent for a while then, although no
+    /// owner permits it: no owner could report a purge as done.
     pub fn absent(&self, shared: &Shared, monotonic: u64) {
         let mut state = locked(&self.state);
         if state.up {
@@ -366,24 +359,24 @@ impl Link {
         }
         if !state.is_alone {
             state.is_alone = true;
-            // nobody says what becomes of them
+            // no owner reports their changes
             for (_, chain) in self.chains.all() {
                 chain.outdate();
             }
         }
         if !self.may_send(monotonic) {
-            // there may have been one meanwhile, and a purge
+            // an owner may have existed meanwhile, and purged
             let generation = self.generation().max(NO_OWNERS) + 1;
             self.generation.store(generation, Ordering::Release);
             shared.drop_from_memory(None);
         }
-        // an owner that has just begun to listen takes a purge for done only when that is over
+        // an owner that has just begun to listen reports a purge as done only after that time
         let until = monotonic.saturating_add(memory_lease());
         self.until.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// Shows the pieces that are to be written to a connection, and is told
-    /// how many bytes of them were; none: nothing is.
+    /// Passes the pieces that have to be written to a connection to `write`, which returns the
+    /// number of bytes that it has written. There are no pieces if nothing has to be written.
     pub fn write(&self, slot: usize, write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize) {
         let mut state = locked(&self.state);
         if let Some(open) = state.open(slot) {
@@ -392,17 +385,18 @@ impl Link {
         }
     }
 
-    /// Room for bytes from a connection; `None`: close it.
+    /// Passes a buffer for bytes of a connection to `take`. Returns `false` if the connection has
+    /// to be closed.
     pub fn room(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
         let mut state = locked(&self.state);
         let room = state.open(slot).and_then(|open| open.reader.room());
         room.map(take).is_some()
     }
 
-    /// So many bytes came into the [`room`](Self::room) of a connection.
+    /// Reports bytes that were read into the buffer of [`room`](Self::room).
     ///
     /// # Safety
-    /// They are written, and `room` was not called since.
+    /// The bytes are initialized, and `room` was not called since.
     #[allow(unsafe_code)]
     pub unsafe fn filled(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
         let mut state = locked(&self.state);
@@ -421,7 +415,7 @@ impl Link {
         self.assign(&mut state, shared, now);
     }
 
-    /// Takes what was read from a connection. Whether there may be more.
+    /// Handles the input of a connection. Returns whether there may be more.
     fn take(
         &self,
         state: &mut State,
@@ -439,8 +433,7 @@ impl Link {
         };
         match read {
             Ok(Read::More) => {
-                // what has begun to come is no slower from here than from the
-                // node, as long as more of it does
+                // a reply that has begun is not slower than the node's, as long as its bytes arrive
                 if let Some(job) = jobs.front_mut().filter(|_| open.reader.is_in_body()) {
                     job.put_off(self.due(now));
                 }
@@ -455,7 +448,7 @@ impl Link {
                     self.answered(state, shared, job, response, now);
                     true
                 }
-                // it goes on to close it
+                // the host closes it
                 None => false,
             },
             Ok(_) | Err(NotOurs) => {
@@ -465,15 +458,15 @@ impl Link {
         }
     }
 
-    /// The connection is closed.
+    /// Reports that a connection was closed.
     pub fn closed(&self, shared: &Shared, slot: usize, now: u64) {
         let mut state = locked(&self.state);
         self.lose(&mut state, shared, slot, now);
         self.assign(&mut state, shared, now);
     }
 
-    /// Sends what was asked, and ends what took too long. How many milliseconds
-    /// until it is to be called again, if nothing else happens.
+    /// Sends queued requests, and ends those that have timed out. Returns the milliseconds until
+    /// the next call if nothing else happens.
     pub fn tick(&self, shared: &Shared, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
         let mut state = locked(&self.state);
@@ -496,7 +489,7 @@ impl Link {
         state.next_tick(now)
     }
 
-    /// Looks it up once more.
+    /// Queues a lookup again.
     fn ask_again(&self, state: &mut State, shared: &Shared, look_up: LookUp) {
         if state.asked.try_reserve(1).is_ok() {
             state.asked.push_back(Job::LookUp(look_up));
@@ -519,7 +512,7 @@ impl Link {
         }
         place.stage = Stage::Closed { retry_at: now };
         let jobs = std::mem::take(&mut place.jobs);
-        // an owner may close what is not in use
+        // an owner may close an idle connection
         if !jobs.is_empty() {
             self.retry_later(state, slot, now);
         }
@@ -528,8 +521,8 @@ impl Link {
         }
     }
 
-    /// An owner that is started anew is back within moments; one that is not
-    /// there is not looked for all the time.
+    /// Delays the next attempt: an owner that is restarted is back within moments, and an absent
+    /// one is not polled all the time.
     fn retry_later(&self, state: &mut State, slot: usize, now: u64) {
         let mut wait = RETRY;
         if slot == EVENTS {
@@ -542,11 +535,11 @@ impl Link {
             let retry_at = now + wait;
             place.stage = Stage::Closed { retry_at };
         }
-        // the next tick is another one now
+        // the next tick is due earlier now
         self.stir();
     }
 
-    /// The connection broke.
+    /// Repeats or fails a request whose connection broke.
     fn fail_or_repeat(&self, state: &mut State, shared: &Shared, job: Job) {
         match job {
             Job::Purge { sent, .. } if sent < PURGE_SENT && state.asked.try_reserve(1).is_ok() => {
@@ -556,7 +549,7 @@ impl Link {
         }
     }
 
-    /// The owner did not answer.
+    /// Fails a request without a reply.
     fn fail(&self, state: &mut State, shared: &Shared, job: Job) {
         match job {
             Job::LookUp(look_up) => fail_open(&mut state.favours, shared, look_up),
@@ -581,7 +574,7 @@ impl Link {
                 }
                 state.favours.clear();
             }
-            // it may have arrived, or not: others are not to wait for it
+            // the entry may have arrived or not: other processes must not wait for it
             Job::Store { key, .. } if state.up => state.favours.push(Job::GiveBack(key)),
             Job::Store { .. }
             | Job::GiveBack(_)

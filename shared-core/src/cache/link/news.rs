@@ -1,25 +1,25 @@
-//! What an operator should know of the owner.
+//! Health of the owner, and its changes for the log.
 
 use crate::times::owner_outage_grace;
 
-/// What has become of the owner.
+/// A change of the owner's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It does not answer, and the node is asked instead.
+    /// The owner does not respond, and requests are sent to the node.
     DoesNotAnswer,
-    /// Something answers that is no owner of this version, and so is the node.
+    /// The upstream is no owner of this version, and requests are sent to the node.
     IsAnother,
-    /// After that, it does.
+    /// The owner responds again.
     Answers,
 }
 
 impl News {
-    /// Whether something is wrong.
+    /// Whether the change is a failure.
     pub fn is_bad(self) -> bool {
         self != Self::Answers
     }
 
-    /// For people; it goes on from the owner's name.
+    /// Returns the text for the log, which follows the owner's name.
     pub fn text(self) -> &'static str {
         match self {
             Self::DoesNotAnswer => "does not answer, the node is asked instead",
@@ -60,7 +60,7 @@ mod tests {
     use super::{Known, News};
 
     #[test]
-    fn it_is_said_once_each_time_and_not_at_once() {
+    fn outage_is_reported_once_after_a_grace_time() {
         let mut known = Known::default();
         for start in [0, 50_000] {
             assert_eq!(known.news(false, start), None);
@@ -70,7 +70,7 @@ mod tests {
             assert_eq!(known.news(true, start + 10_000), Some(News::Answers));
             assert_eq!(known.news(true, start + 20_000), None);
         }
-        // one that was away for a moment only was not missed
+        // a short outage is not reported
         assert_eq!(known.news(false, 90_000), None);
         assert_eq!(known.news(true, 91_000), None);
     }

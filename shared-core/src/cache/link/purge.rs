@@ -1,4 +1,4 @@
-//! What an operator asks to be purged, in the owner's words.
+//! Purges of an operator, translated to the owner protocol.
 
 use serde_json::{json, Map};
 
@@ -6,7 +6,7 @@ use crate::cache::scope::named;
 
 pub use crate::cache::process::ownership::Said;
 
-/// Why nothing is purged.
+/// The reason why a purge request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPurge(String);
@@ -17,7 +17,7 @@ pub(super) fn not_asked() -> Said {
     (503, problem(503, detail).into())
 }
 
-/// Why it went wrong (RFC 9457).
+/// Returns a problem document (RFC 9457) with the reason of a failure.
 pub fn problem(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
 }
@@ -39,22 +39,22 @@ pub(super) fn ask(
     }
 }
 
-/// The body of `POST /v1/purges` for a query (`application/x-www-form-urlencoded`,
-/// WHATWG URL, 5):
+/// Returns the body of `POST /v1/purges` for a query (`application/x-www-form-urlencoded`, WHATWG
+/// URL, 5):
 ///
 /// | query | removes |
 /// |---|---|
-/// | `everything` | all |
-/// | `namespace=NAME` | what `sszip_cache_namespace` has put under that name |
-/// | `method=METHOD` | a method, in all namespaces or in one |
-/// | `blocks=FROM-TO` | what belongs to these blocks; one number is one block |
+/// | `everything` | all entries |
+/// | `namespace=NAME` | the entries of that `sszip_cache_namespace` |
+/// | `method=METHOD` | the entries of a method, in all namespaces or in one |
+/// | `blocks=FROM-TO` | the entries of these blocks; one number is one block |
 /// | `key=HEX` | one entry |
-/// | `wrong-chain=HEX` | a namespace, by its name in the protocol, which is then suspended: sent by processes |
+/// | `wrong-chain=HEX` | the entries of a namespace, by its name in the protocol, which is then suspended: sent by processes |
 ///
-/// `own` is the name of the namespace where the query names none.
+/// `own` is the name of the namespace if the query names none.
 ///
 /// # Errors
-/// [`BadPurge`] says what is wrong.
+/// Returns [`BadPurge`] with the reason if the query is invalid.
 pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
     let mut request = Map::new();
     for (name, value) in form_urlencoded::parse(query) {
@@ -138,7 +138,7 @@ mod tests {
     use super::request;
 
     #[test]
-    fn each_query_is_said_in_the_owners_words() {
+    fn queries_are_translated_to_purge_requests() {
         let said = |query: &str| request(query.as_bytes(), None).unwrap();
         assert_eq!(said("everything"), "{\"everything\":true}");
         assert_eq!(said("everything="), "{\"everything\":true}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unclear_purges_nothing() {
+    fn ambiguous_queries_are_rejected() {
         for (query, why) in [
             ("", "must say what"),
             ("everything=1", "without a value"),

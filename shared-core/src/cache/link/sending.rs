@@ -1,4 +1,4 @@
-//! What is sent over which connection, and until when it is waited for.
+//! Assignment of requests to connections, and their timeouts.
 
 use super::job::{Job, LookUp};
 use super::{Burst, Link, Need, Open, Slot, Stage, State, EVENTS, PURGE};

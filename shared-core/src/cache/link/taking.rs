@@ -1,4 +1,4 @@
-//! What the owner has given becomes an answer here.
+//! Decoding of the owner's entries.
 
 use std::sync::Arc;
 

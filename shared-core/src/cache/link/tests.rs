@@ -24,7 +24,7 @@ mod together;
 
 const KEY: Key = [7; 32];
 
-/// A waiter of the only event loop.
+/// Returns a waiter of the only event loop.
 fn at(id: usize) -> Waiter {
     EventLoop::default().waiter(id)
 }
@@ -36,7 +36,7 @@ struct Host {
     link: Arc<Link>,
     now: u64,
     open: BTreeSet<usize>,
-    /// Requests that were written, and on which connection.
+    /// Requests that were written, and their connections.
     sent: Vec<(usize, String)>,
     refuses: bool,
 }
@@ -74,7 +74,7 @@ impl Host {
         }
     }
 
-    /// The same, after the owner has said hello.
+    /// Creates a host whose owner has sent `hello`.
     fn up() -> Self {
         let mut host = Self::new();
         host.greet();
@@ -87,20 +87,20 @@ impl Host {
         self.sent.clear();
     }
 
-    /// An event stream begins.
+    /// Begins an event stream.
     fn hello(&mut self, generation: u64, until: u64) {
         self.receive(0, b"HTTP/1.0 200 OK\r\n\r\n");
         let data = format!("{{\"version\":1,\"generation\":{generation},\"until\":{until}}}");
         self.event("hello", &data);
     }
 
-    /// A connection breaks.
+    /// Breaks a connection.
     fn lose(&mut self, slot: usize) {
         self.open.remove(&slot);
         self.link().closed(&self.shared, slot, self.now);
     }
 
-    /// What the process has in memory under that key.
+    /// Stores an entry in the memory of the process.
     fn keep(&self, key: Key, entry: Entry) {
         self.shared.hot().unwrap().insert(key, Arc::new(entry));
     }
@@ -109,7 +109,7 @@ impl Host {
         self.shared.hot().unwrap().get(&key, self.now).is_some()
     }
 
-    /// Entries are given to the owner.
+    /// Stores entries at the owner.
     fn store(&mut self, keys: std::ops::Range<u8>) {
         for key in keys {
             let entry = Arc::new(entry().stored(self.now, 10_000));
@@ -192,7 +192,7 @@ impl Host {
         self.run();
     }
 
-    /// A request that wants `KEY`.
+    /// Looks `KEY` up for a waiter.
     fn want(&mut self, waiter: usize, leases: bool) {
         match self.shared.flights.begin(KEY, at(waiter)).unwrap() {
             Role::Follower => {}
@@ -224,7 +224,7 @@ impl Host {
         }
     }
 
-    /// The requests since the last call.
+    /// Returns the requests since the last call.
     fn requests(&mut self) -> Vec<(usize, String)> {
         std::mem::take(&mut self.sent)
             .into_iter()
@@ -258,7 +258,7 @@ fn found() -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-/// What the owner has of several look-ups: of that key.
+/// Returns the owner's reply to a lookup of several keys, with an entry of one key.
 fn found_of_all(key: Key) -> Vec<u8> {
     let one = bytes_of(&entry());
     let mut body = key.to_vec();
@@ -279,7 +279,7 @@ fn path() -> String {
     format!("/v1/entries/{}", "07".repeat(32))
 }
 
-/// Look-ups of these keys, asked at once.
+/// Looks these keys up at the same time.
 fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
     for n in keys {
         let Some(Role::Leader(token)) = host.shared.flights.begin([n; 32], at(10)) else {

@@ -1,4 +1,4 @@
-//! What comes of answers.
+//! Handling of the owner's replies.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What exchanges ask for, until the host takes it.
+//! Requests of exchanges until the host takes them.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! What answers have said: up to which purge, and of which chains.
+//! State of the owner as its replies have reported it: purge generation and chains.
 //!
-//! Answers may come in another order than they were made in, and an owner may be
-//! replaced by another one. Numbers grow, so what is newer is kept; one that is lower than what was
-//! known when its question was asked is another owner's, and counts.
+//! Replies may arrive in another order than they were made in, and an owner may be replaced by
+//! another one. Numbers grow, so the highest is kept; a number below the one that was known when
+//! the request was sent belongs to another owner, and replaces it.
 
 use crate::cache::chain::{Chains, Heights, Mark, State};
 use crate::cache::link::message::Told;

@@ -1,18 +1,18 @@
-//! The owner of a store, for a process that has no connections of its own: what
-//! it asks is a call that its host makes, and shows the answer to.
+//! The callout client: the owner client of a process that has no connections of its own. Each
+//! request is a callout of its host, which passes the reply back.
 //!
-//! There is no event stream: what is known of purges and of chains is what answers
-//! have said, and may have changed since. So nothing is given to anybody before the
-//! owner has been asked for it *after* that one began to wait: who joins a flight
-//! later waits for one more question, on behalf of all who did; and what a request
-//! has fetched for others is theirs when the owner has taken it. Nothing is sent from memory
-//! ([`may_send`](Owner::may_send) is `false`).
+//! There is no event stream: the state of purges and chains is known from replies, and may have
+//! changed since. So no entry is sent before the owner was queried for it *after* the request began
+//! to wait. A follower that joins a flight later waits for one more query, on behalf of all such
+//! followers; and a response that a request has fetched is shared when the owner has stored it. No
+//! entry is sent from memory ([`may_send`](Owner::may_send) is `false`).
 //!
 //! ```text
-//!  asked ──▶ next ──▶ under way ──▶ answered: found     to those who joined before it was sent
-//!    ▲                    │                   granted   one of them leads
-//!    │ the others         │                   pending   the same, and the owner waits (a long poll)
-//!    └────────────────────┴── failed, late ───────────▶ the node
+//!  queued ──▶ next ──▶ in flight ──▶ answered: found     to those who joined before it was sent
+//!    ▲                    │                    granted   one of them leads
+//!    │ later followers    │                    pending   one of them leads, and the owner waits
+//!    │                    │                              (a long poll)
+//!    └────────────────────┴── failed, late ────────────▶ the node
 //! ```
 
 mod answers;
@@ -43,19 +43,19 @@ use crate::cache::{Key, Namespace};
 use crate::lock::locked;
 use crate::times::lookup_timeout;
 
-/// What calls keep within.
+/// The limits of a callout client.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// A look-up that takes longer is not waited for. Milliseconds.
+    /// Timeout of a lookup in milliseconds.
     pub deadline: u64,
-    /// The owner waits so long at a time for what another process fetches.
-    /// Milliseconds.
+    /// Duration of a long poll, in which the owner waits for the fetch of another process, in
+    /// milliseconds.
     pub slice: u64,
-    /// Calls under way. Beyond it the node is asked at once.
+    /// Maximum number of callouts in flight; beyond it requests are sent to the node at once.
     pub most: usize,
-    /// How many of them may be such that the owner waits.
+    /// Maximum number of long polls among them.
     pub most_waits: usize,
-    /// Bytes of entries that are to be stored, or are being.
+    /// Maximum number of bytes of entries that are being stored or wait for it.
     pub most_bytes: u64,
 }
 
@@ -95,22 +95,22 @@ const GREET: u64 = 1_000;
 /// One that may be of before a purge is asked for so often once more.
 const AGAIN: u8 = 2;
 
-/// Which call an answer is to.
+/// The identity of a callout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// A call that the host is to make.
+/// A callout that the host has to make.
 #[derive(Debug)]
 pub struct Call {
-    /// To be shown with its answer.
+    /// Identity that the host passes back with the reply.
     pub ticket: Ticket,
-    /// What is sent.
+    /// Request to the owner.
     pub message: Message,
-    /// After so many milliseconds it has [failed](Calls::failed).
+    /// Timeout in milliseconds, after which the callout has [failed](Calls::failed).
     pub timeout: u64,
 }
 
-/// The owner, as it is asked by calls. Any thread may ask and answer.
+/// The callout client of a process. Any thread may send requests and pass replies.
 #[derive(Debug)]
 pub struct Calls {
     bounds: Bounds,
@@ -218,8 +218,8 @@ impl Work {
 }
 
 impl Calls {
-    /// Of the process that the owner is to know as `process`: at most 64 letters,
-    /// digits, `-`, `.` and `_`, another one each time.
+    /// Creates the client of the process that the owner knows as `process`: at most 64 letters,
+    /// digits, `-`, `.` and `_`, and a new name for each process.
     pub fn new(process: String, bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -240,8 +240,8 @@ impl Calls {
         }
     }
 
-    /// Has the owner asked for nothing but what it says of itself with each answer: who is
-    /// the first to ask would be told of a purge that it can't know of, and asks again.
+    /// Queues a request only for the purge generation in its reply. Without it, the first lookup
+    /// would learn of an unknown purge from its own reply, and be repeated.
     pub fn greet(&self) {
         // a lease that nobody has is given back
         locked(&self.state)
@@ -249,10 +249,9 @@ impl Calls {
             .push(Job::GiveBack(Key::default()));
     }
 
-    /// The next call to be made: to be asked until `None` after whatever the host
-    /// has done, and when [`next_tick`](Self::next_tick) says so. `now` is in milliseconds of the
-    /// look-ups' clock, here and everywhere; any clock will do that does not run
-    /// backwards.
+    /// Returns the next callout to be made. The host calls it until `None` after each other call,
+    /// and at the time of [`next_tick`](Self::next_tick). `now` is in milliseconds of the lookups'
+    /// clock, here and everywhere; any monotonic clock will do.
     pub fn next(&self, shared: &Shared, now: u64) -> Option<Call> {
         let mut state = locked(&self.state);
         state.pulse.at(now);
@@ -273,9 +272,9 @@ impl Calls {
         }
     }
 
-    /// The next call that may be made in the name of who is called now, and
-    /// [ends](Self::ended) with it: what it has asked for itself since it was called, or,
-    /// if it was the last to follow a flight, what is asked again for that.
+    /// Returns the next callout that may be made in the context of the present exchange, and
+    /// [ends](Self::ended) with it: a request of its own since it was called, or, if it was the
+    /// last to follow a flight, the repeated lookup of that flight.
     pub fn next_own(&self, shared: &Shared, waiter: Waiter, now: u64) -> Option<Call> {
         let mut state = locked(&self.state);
         state.pulse.at(now);
@@ -287,22 +286,22 @@ impl Calls {
         }
     }
 
-    /// What was asked for is asked in nobody's name, by [`next`](Self::next).
+    /// Makes all queued requests callouts of the root context, by [`next`](Self::next).
     pub fn disown(&self) {
         for work in &mut locked(&self.state).asked {
             work.is_own = false;
         }
     }
 
-    /// In how many milliseconds [`next`](Self::next) is to be asked again, if nothing else
-    /// happens: calls may be lost. `None`: there are none.
+    /// Returns the milliseconds until the next call of [`next`](Self::next) if nothing else
+    /// happens, as callouts may be lost. `None` if there are none.
     pub fn next_tick(&self, now: u64) -> Option<u64> {
         let state = locked(&self.state);
         let due = state.next_due.min(state.greets_at().unwrap_or(u64::MAX));
         (due < u64::MAX).then(|| due.saturating_sub(now).max(1))
     }
 
-    /// The answer to a call has come, whatever it is.
+    /// Passes the reply to a callout.
     pub fn answered(&self, shared: &Shared, ticket: Ticket, answer: Answer, now: u64) {
         let mut state = locked(&self.state);
         state.pulse.at(now);
@@ -311,7 +310,7 @@ impl Calls {
         }
     }
 
-    /// No answer to a call will come: it took too long, or was cut off.
+    /// Reports that a callout has timed out or was cut off.
     pub fn failed(&self, shared: &Shared, ticket: Ticket, now: u64) {
         let mut state = locked(&self.state);
         state.pulse.at(now);
@@ -320,8 +319,8 @@ impl Calls {
         }
     }
 
-    /// A call has ended with who had made it: nobody can say whether the owner would have
-    /// answered.
+    /// Reports that a callout has ended with its exchange, so that nothing is known of the owner's
+    /// health.
     pub fn ended(&self, shared: &Shared, ticket: Ticket, now: u64) {
         let mut state = locked(&self.state);
         state.pulse.at(now);
@@ -331,7 +330,7 @@ impl Calls {
         }
     }
 
-    /// A call could not be made, or there was nobody to take it: nothing of it has arrived.
+    /// Reports that a callout could not be made, or found no upstream: it has not arrived.
     pub fn not_made(&self, shared: &Shared, ticket: Ticket, now: u64) {
         let mut state = locked(&self.state);
         state.pulse.at(now);
@@ -348,7 +347,7 @@ impl Calls {
         }
     }
 
-    /// What a host should put into its log; to be asked now and then.
+    /// Returns a change of the owner's health for the log; the host calls it periodically.
     pub fn news(&self, now: u64) -> Option<News> {
         let mut state = locked(&self.state);
         let is_up = !state.pulse.is_down();

@@ -1,4 +1,4 @@
-//! Whether there is an owner that answers.
+//! The circuit breaker of the owner.
 
 /// So many failures, one after the other, and it is taken for gone.
 const MOST: u32 = 3;
@@ -65,7 +65,7 @@ mod tests {
     use super::{Pulse, MOST, PAUSE};
 
     #[test]
-    fn one_that_has_gone_is_asked_now_and_then() {
+    fn unreachable_owner_is_queried_once_per_pause() {
         let mut pulse = Pulse::default();
         pulse.at(1_000);
         for _ in 1..MOST {

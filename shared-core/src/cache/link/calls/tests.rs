@@ -21,18 +21,18 @@ mod lookups;
 const KEY: Key = [7; 32];
 const SPACE: Namespace = [0xab; 16];
 
-/// A waiter of the only event loop.
+/// Returns a waiter of the only event loop.
 fn at(id: usize) -> Waiter {
     EventLoop::default().waiter(id)
 }
 
-/// A host that makes calls when it is told to.
+/// A host that makes callouts on request.
 struct Host {
     shared: Shared,
     queue: Arc<Queue>,
     calls: Arc<Calls>,
     now: u64,
-    /// Calls that were made.
+    /// Callouts that were made.
     made: BTreeMap<Ticket, Call>,
 }
 
@@ -60,7 +60,7 @@ impl Host {
         &self.calls
     }
 
-    /// Makes what is to be made. What that is: methods and targets.
+    /// Makes the due callouts. Returns their methods and targets.
     fn run(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         while let Some(call) = self.calls().next(&self.shared, self.now) {
@@ -83,7 +83,7 @@ impl Host {
         field.map(|(_, value)| &**value)
     }
 
-    /// The oldest call is answered. What is to be made then.
+    /// Answers the oldest callout. Returns the callouts that are due then.
     fn answer(&mut self, answer: Answer) -> Vec<String> {
         let (ticket, _) = self.made.pop_first().unwrap();
         self.calls()
@@ -91,7 +91,7 @@ impl Host {
         self.run()
     }
 
-    /// What who is called now asks in its own name: those calls, which end with it.
+    /// Makes the callouts in the context of a waiter, which end with it. Returns their tickets.
     fn run_own(&mut self, waiter: usize) -> Vec<Ticket> {
         let mut own = Vec::new();
         while let Some(call) = self.calls().next_own(&self.shared, at(waiter), self.now) {
@@ -101,7 +101,7 @@ impl Host {
         own
     }
 
-    /// Who has made them has gone.
+    /// Ends the context of these callouts.
     fn end(&mut self, own: &[Ticket]) {
         for ticket in own {
             self.made.remove(ticket).unwrap();
@@ -115,13 +115,13 @@ impl Host {
         self.run()
     }
 
-    /// A request that wants `KEY`. Whether it waits.
+    /// Looks `KEY` up for a waiter. Returns the callouts that are due then.
     fn want(&mut self, waiter: usize) -> Vec<String> {
         self.ask(KEY, waiter, true);
         self.run()
     }
 
-    /// Whether it waits.
+    /// Looks a key up. Returns whether the waiter waits.
     fn ask(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
         match self.shared.flights.begin(key, at(waiter)).unwrap() {
             Role::Follower => true,
@@ -147,7 +147,7 @@ impl Host {
         }
     }
 
-    /// What it was given: a text.
+    /// Returns the response that a waiter received, as text.
     fn given(&self, waiter: usize) -> Option<String> {
         match self.shared.flights.claim(at(waiter)) {
             Some(Turn::Landed(Outcome::Answer(entry))) => Some(text_of(&entry)),
@@ -164,7 +164,7 @@ impl Host {
         std::iter::from_fn(|| self.queue.next()).collect()
     }
 
-    /// What was fetched under a token is published, as a fill does.
+    /// Publishes the response that was fetched under a leadership, as a fill does.
     fn publish(&mut self, token: Token, entry: Entry, generation: u64) -> Vec<String> {
         let key = *token.key();
         let entry = Arc::new(entry.stored(self.now, 10_000));
@@ -197,7 +197,7 @@ fn of_meta(text: &str, meta: Meta) -> Entry {
     Entry::new(Envelope::none(), payload, meta)
 }
 
-/// An answer of an owner that follows nothing.
+/// Returns a reply of an owner that follows no chain.
 fn said(status: u16) -> Answer {
     Answer {
         status,

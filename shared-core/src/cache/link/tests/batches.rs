@@ -1,9 +1,9 @@
-//! Several that are looked up at once.
+//! Tests of several lookups at the same time.
 
 use super::*;
 use crate::cache::link::sending::TOGETHER;
 
-/// A host whose first connection is open.
+/// Returns a host whose first connection is open.
 fn connected() -> Host {
     let mut host = Host::up();
     want_all(&mut host, 1..2);
@@ -14,7 +14,7 @@ fn connected() -> Host {
 }
 
 #[test]
-fn what_is_asked_at_once_is_sent_together() {
+fn lookups_at_the_same_time_are_sent_together() {
     let mut host = connected();
     want_all(&mut host, 2..5);
     assert_eq!(host.sent.len(), 1);
@@ -23,19 +23,19 @@ fn what_is_asked_at_once_is_sent_together() {
     assert!((2..5u8).zip(&sent).all(|(n, (slot, line))| {
         *slot == 1 && line.starts_with(&format!("GET /v1/entries/{n:02x}{n:02x}"))
     }));
-    // in their order, wherever what comes is cut
+    // in their order, at any position of the cut
     let answers = [missing("granted"), found(), missing("granted")].concat();
     host.receive(1, &answers);
     assert_eq!(host.woken(), [2, 3, 4]);
     assert!(host.lead(2).is_some() && host.answer(3).is_some() && host.lead(4).is_some());
-    // more than that go over another one
+    // more of them are sent over another connection
     want_all(&mut host, 20..31);
     let slots: Vec<usize> = host.requests().iter().map(|(slot, _)| *slot).collect();
     assert_eq!(slots, [[1; TOGETHER].as_slice(), &[2]].concat());
 }
 
 #[test]
-fn of_those_that_were_sent_together_each_has_its_time() {
+fn lookups_sent_together_time_out_separately() {
     let mut host = connected();
     want_all(&mut host, 2..4);
     let answer = found();
@@ -43,7 +43,7 @@ fn of_those_that_were_sent_together_each_has_its_time() {
     host.pass(19);
     host.receive(1, begun);
     host.pass(1);
-    // the one behind it goes to the node, and its answer is still its own
+    // the later one is sent to the node, and its reply is still assigned to it
     assert_eq!(host.woken(), [3]);
     host.receive(1, rest);
     assert_eq!(host.woken(), [2]);
@@ -58,7 +58,7 @@ fn of_those_that_were_sent_together_each_has_its_time() {
 }
 
 #[test]
-fn all_that_were_sent_together_fail_with_their_connection() {
+fn lookups_sent_together_fail_with_their_connection() {
     let mut host = connected();
     want_all(&mut host, 2..5);
     host.lose(1);

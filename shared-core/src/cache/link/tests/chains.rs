@@ -1,4 +1,4 @@
-//! What the owner says of the chains that it follows.
+//! Tests of the owner's reports about the chains that it follows.
 
 use super::*;
 use crate::cache::class::Class;
@@ -14,7 +14,7 @@ pub(super) fn told(host: &mut Host, head: u64, more: &str) {
     host.event("chain", &data);
 }
 
-/// An answer that hangs on the head, asked for in that epoch.
+/// Returns an entry about the head that was fetched in that epoch.
 pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
     let meta = Meta {
         class: Class::Tip,
@@ -28,7 +28,7 @@ pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
 }
 
 impl Host {
-    /// The owner gives out that entry.
+    /// Sends an entry as the owner's reply.
     fn give(&mut self, entry: &Entry) {
         let body = bytes_of(entry);
         let head = format!(
@@ -40,10 +40,10 @@ impl Host {
 }
 
 #[test]
-fn what_is_known_of_a_chain_is_what_the_owner_says() {
+fn chain_state_is_set_by_events_of_the_owner() {
     let mut host = Host::up();
     assert!(host.link().chains.get(&SPACE).is_none());
-    // what later versions add changes nothing
+    // members of later versions have no effect
     told(&mut host, 100, ",\"weather\":[1]");
     let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert_eq!((mark.head, mark.last_final), (Some(100), Some(60)));
@@ -54,7 +54,7 @@ fn what_is_known_of_a_chain_is_what_the_owner_says() {
 }
 
 #[test]
-fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
+fn entry_with_a_newer_head_invalidates_older_tip_entries() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     host.keep([1; 32], tip(&host, 5000, 100));
@@ -66,7 +66,7 @@ fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
 }
 
 #[test]
-fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
+fn entry_of_a_newer_epoch_invalidates_older_entries_before_the_event() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     host.keep([1; 32], tip(&host, 5000, 100));
@@ -75,26 +75,26 @@ fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
     host.give(&given);
     assert_eq!(host.woken(), [1]);
     assert!(!host.is_hot([1; 32]) && host.is_hot(KEY));
-    // the news are older than that: another stream has more
+    // the event is older than the entry: another stream has more
     told(&mut host, 101, "");
     assert!(!host.is_hot(KEY));
 }
 
 #[test]
-fn what_the_owner_has_may_be_older_than_what_was_seen_here() {
+fn entry_older_than_the_seen_head_is_not_used() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     assert!(host.link().chains.get(&SPACE).unwrap().sees(101));
     host.want(1, true);
     let given = tip(&host, 5000, 100);
     host.give(&given);
-    // the node is asked
+    // the request is sent to the node
     assert_eq!(host.woken(), [1]);
     assert!(host.lead(1).is_some() && !host.is_hot(KEY));
 }
 
 #[test]
-fn the_owner_is_told_what_an_entry_depends_on() {
+fn stored_entry_is_sent_with_its_epoch_and_height() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     let entry = tip(&host, 5000, 100);
@@ -109,7 +109,7 @@ fn the_owner_is_told_what_an_entry_depends_on() {
 }
 
 #[test]
-fn what_is_no_state_ends_the_stream() {
+fn invalid_chain_event_ends_the_stream() {
     for bad in ["{}", "{\"namespace\":\"ab\"}"] {
         let mut host = Host::up();
         host.event("chain", bad);
@@ -118,7 +118,7 @@ fn what_is_no_state_ends_the_stream() {
 }
 
 #[test]
-fn a_chain_that_the_next_owner_does_not_follow_is_forgotten() {
+fn chain_is_removed_if_the_next_owner_does_not_follow_it() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     host.event("lease", "{\"generation\":0,\"until\":9000}");
@@ -127,7 +127,7 @@ fn a_chain_that_the_next_owner_does_not_follow_is_forgotten() {
         host.lose(0);
         host.pass(RETRY);
         host.hello(0, 9000);
-        // it will say so, perhaps
+        // the new owner may report it
         let mark = host.link().chains.get(&SPACE).unwrap().mark();
         assert!(!mark.is_known);
         if follows {

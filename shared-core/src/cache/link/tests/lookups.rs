@@ -1,10 +1,10 @@
-//! One entry that is looked up: what comes of it, and when nothing does.
+//! Tests of lookups of one entry, with and without a result.
 
 use super::chains::{tip, told, SPACE};
 use super::*;
 
 #[test]
-fn what_the_owner_has_goes_to_all_who_want_it() {
+fn found_entry_is_shared_with_all_followers() {
     let mut host = Host::up();
     host.want(1, true);
     host.want(2, true);
@@ -24,14 +24,14 @@ fn what_the_owner_has_goes_to_all_who_want_it() {
 }
 
 #[test]
-fn the_lease_is_for_one_and_is_given_back() {
+fn lease_is_granted_to_one_leader_and_returned() {
     let mut host = Host::up();
     host.want(1, true);
     host.want(2, true);
     host.receive(1, &missing("granted"));
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    // the one that leads fails: the other leads under the same lease
+    // the leader fails: the follower leads under the same lease
     host.shared.hand_on(token);
     let token = host.lead(2).unwrap();
     host.requests();
@@ -42,7 +42,7 @@ fn the_lease_is_for_one_and_is_given_back() {
 }
 
 #[test]
-fn a_lease_that_nobody_wants_any_more_is_given_back() {
+fn lease_is_returned_if_no_request_waits_for_it() {
     let mut host = Host::up();
     host.want(1, true);
     host.shared.leave(&KEY, at(1));
@@ -54,7 +54,7 @@ fn a_lease_that_nobody_wants_any_more_is_given_back() {
 }
 
 #[test]
-fn what_another_process_fetches_is_waited_for() {
+fn lookup_waits_for_the_fetch_of_another_process() {
     for order in ["answer first", "event first"] {
         let mut host = Host::up();
         host.want(1, true);
@@ -77,14 +77,14 @@ fn what_another_process_fetches_is_waited_for() {
 }
 
 #[test]
-fn who_waited_in_vain_does_not_wait_again() {
+fn lookup_does_not_wait_again_after_a_released_lease() {
     let mut host = Host::up();
     host.want(1, true);
     host.want(2, true);
     host.receive(1, &missing("pending"));
     host.requests();
     host.event("given-up", &"07".repeat(32));
-    // what is there now is taken, and nobody's lease stands in the way
+    // an entry that is there now is used, and no lease of another process delays the request
     let expected = (1, format!("GET {} HTTP/1.1", path()));
     assert_eq!(host.requests(), [expected]);
     host.receive(1, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
@@ -93,7 +93,7 @@ fn who_waited_in_vain_does_not_wait_again() {
 }
 
 #[test]
-fn an_owner_that_is_slow_is_not_waited_for() {
+fn lookup_at_a_slow_owner_times_out() {
     let mut host = Host::up();
     host.want(1, true);
     host.pass(19);
@@ -101,7 +101,7 @@ fn an_owner_that_is_slow_is_not_waited_for() {
     host.pass(1);
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    // its answer comes all the same: the lease is the flight's
+    // the late reply is still handled: the lease belongs to the flight
     host.receive(1, &missing("granted"));
     host.requests();
     host.shared.finish(token, Outcome::Alone);
@@ -111,7 +111,7 @@ fn an_owner_that_is_slow_is_not_waited_for() {
 }
 
 #[test]
-fn an_answer_that_comes_is_waited_for_while_it_does() {
+fn deadline_is_extended_while_a_reply_arrives() {
     let mut host = Host::up();
     host.want(1, true);
     let answer = found();
@@ -129,7 +129,7 @@ fn an_answer_that_comes_is_waited_for_while_it_does() {
 }
 
 #[test]
-fn a_deadline_that_is_said_later_is_that_of_later_look_ups() {
+fn changed_deadline_applies_to_later_lookups() {
     let mut host = Host::up();
     want_all(&mut host, 1..2);
     host.link().set_deadline(100);
@@ -143,7 +143,7 @@ fn a_deadline_that_is_said_later_is_that_of_later_look_ups() {
 }
 
 #[test]
-fn look_ups_wait_for_a_connection_and_not_for_ever() {
+fn lookups_without_a_connection_time_out() {
     let mut host = Host::up();
     want_all(&mut host, 0..4);
     assert_eq!(host.requests().len(), 2);
@@ -155,14 +155,14 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
     assert_eq!(woken, [0, 1, 2, 3]);
 }
 
-/// How many entries the process may still use.
+/// Returns the number of entries that the process may still use.
 fn usable(host: &Host) -> usize {
     let keys = (0..3).map(|n| [n; 32]).chain([KEY]);
     keys.filter(|key| host.is_hot(*key)).count()
 }
 
 #[test]
-fn a_purge_empties_memory_and_is_acknowledged() {
+fn purge_empties_the_memory_and_is_acknowledged() {
     let mut host = Host::up();
     for n in 0..3 {
         host.keep([n; 32], entry().stored(0, 10_000));
@@ -180,7 +180,7 @@ fn a_purge_empties_memory_and_is_acknowledged() {
 }
 
 #[test]
-fn an_answer_from_before_a_purge_is_asked_for_again() {
+fn lookup_is_repeated_if_a_purge_arrives_before_its_reply() {
     let mut host = Host::up();
     host.want(1, true);
     host.requests();
@@ -196,18 +196,18 @@ fn an_answer_from_before_a_purge_is_asked_for_again() {
 }
 
 #[test]
-fn memory_is_used_for_as_long_as_the_owner_allows() {
+fn memory_is_used_until_the_lease_expires() {
     let mut host = Host::up();
     assert!(host.link().may_send(4999) && !host.link().may_send(5000));
     host.event("lease", "{\"generation\":0,\"until\":6000}");
     assert!(host.link().may_send(5999));
-    // the owner is gone: what it allowed last holds
+    // the owner has ended: its last lease remains valid
     host.link().closed(&host.shared, 0, host.now);
     assert!(host.link().may_send(5999) && !host.link().is_up());
 }
 
 #[test]
-fn where_there_is_no_owner_memory_is_used_all_the_same() {
+fn memory_is_used_while_no_owner_listens() {
     let mut host = Host::new();
     host.refuses = true;
     host.run();
@@ -219,16 +219,16 @@ fn where_there_is_no_owner_memory_is_used_all_the_same() {
     host.link().absent(&host.shared, 7_900);
     assert!(host.link().may_send(8_899));
     assert_eq!((usable(&host), host.link().generation()), (1, generation));
-    // for a moment nobody looked: there may have been one, and a purge
+    // for a moment no connection was attempted: an owner may have existed, and purged
     host.link().absent(&host.shared, 8_900);
     assert!(host.link().may_send(9_899));
     assert_eq!(usable(&host), 0);
-    // what was asked for before is not stored, here and there
+    // earlier responses are not stored, neither here nor by the owner
     assert!(host.link().generation() > generation);
 }
 
 #[test]
-fn an_owner_that_is_there_is_not_absent() {
+fn refused_connection_has_no_effect_while_the_owner_is_up() {
     let host = Host::up();
     host.keep(KEY, entry().stored(host.now, 10_000));
     host.link().absent(&host.shared, 9_000);
@@ -237,31 +237,31 @@ fn an_owner_that_is_there_is_not_absent() {
 }
 
 #[test]
-fn an_owner_that_ends_leaves_memory_to_be_used() {
+fn memory_is_used_after_the_owner_has_ended() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     host.keep(KEY, entry().stored(0, 1 << 40));
     host.keep([1; 32], tip(&host, 5000, 100));
     assert_eq!(usable(&host), 2);
-    // as long as it listens it is there
+    // as long as it listens it is present
     host.link().absent(&host.shared, 4_000);
     assert!(!host.link().may_send(5_000));
     host.refuses = true;
     host.lose(0);
     host.link().absent(&host.shared, 4_500);
-    // of the chain nobody knows any more
+    // the state of the chain is not known any more
     assert_eq!(usable(&host), 1);
     assert!(host.link().may_send(5_400));
     let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert!(!mark.is_known && mark.last_final.is_none());
-    // once, not each time that nobody is found
+    // once, and not at each refused connection
     host.link().absent(&host.shared, 4_700);
     let chain = host.link().chains.get(&SPACE).unwrap();
     assert_eq!(chain.mark().epoch, mark.epoch);
 }
 
 #[test]
-fn another_owner_with_other_purges_is_believed() {
+fn generation_of_another_owner_replaces_the_known_one() {
     let mut host = Host::up();
     host.keep(KEY, entry().stored(0, 10_000));
     for (generation, left) in [(0, 1), (3, 0)] {
@@ -276,7 +276,7 @@ fn another_owner_with_other_purges_is_believed() {
 }
 
 #[test]
-fn whoever_waits_goes_on_when_the_owner_is_gone() {
+fn waiting_lookup_is_woken_when_the_owner_is_gone() {
     let mut host = Host::up();
     host.want(1, true);
     host.receive(1, &missing("pending"));
@@ -286,18 +286,18 @@ fn whoever_waits_goes_on_when_the_owner_is_gone() {
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
     host.shared.finish(token, Outcome::Alone);
-    // nobody is asked now
+    // lookups are not sent now
     host.want(2, true);
     assert!(host.lead(2).is_some());
     host.requests();
-    // and it is tried again
+    // the connection is retried
     host.refuses = false;
     host.pass(RETRY);
     assert_eq!(host.requests().len(), 1);
 }
 
 #[test]
-fn an_owner_that_never_comes_is_looked_for_now_and_then() {
+fn connection_to_an_absent_owner_is_retried_at_intervals() {
     let mut host = Host::new();
     let (mut tries, mut next) = (0, 0);
     while host.now < 61_000 {
@@ -314,12 +314,12 @@ fn an_owner_that_never_comes_is_looked_for_now_and_then() {
             }
         }
     }
-    // 20 ms at first, for a second
+    // after 20 ms at first, for a second
     assert!((250..320).contains(&tries), "{tries}");
 }
 
 #[test]
-fn a_silent_owner_is_gone() {
+fn silent_owner_is_down_after_a_timeout() {
     let mut host = Host::up();
     host.pass(1_500);
     assert!(!host.link().is_up());
@@ -327,7 +327,7 @@ fn a_silent_owner_is_gone() {
 }
 
 #[test]
-fn a_broken_answer_fails_open() {
+fn follower_leads_after_an_invalid_reply() {
     for bytes in [
         &b"HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n"[..],
         b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
@@ -343,7 +343,7 @@ fn a_broken_answer_fails_open() {
 }
 
 #[test]
-fn those_who_would_not_share_an_answer_go_alone() {
+fn lookups_without_a_lease_are_woken_to_fetch_alone() {
     let mut host = Host::up();
     host.want(1, false);
     host.want(2, false);
@@ -357,7 +357,7 @@ fn those_who_would_not_share_an_answer_go_alone() {
 }
 
 #[test]
-fn several_are_looked_up_at_once() {
+fn batch_lookup_returns_the_found_entries() {
     let mut host = Host::up();
     assert!(host
         .link()
@@ -373,7 +373,7 @@ fn several_are_looked_up_at_once() {
     let claimed = host.link().claim_all(at(5));
     assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
     assert!(host.link().claim_all(at(5)).is_empty());
-    // one that has gone is not woken
+    // a waiter that has left is not woken
     host.link()
         .ask_for_all(vec![[3; 32]], &SPACE, at(6), host.now);
     host.run();
@@ -383,7 +383,7 @@ fn several_are_looked_up_at_once() {
 }
 
 #[test]
-fn several_that_a_purge_comes_before_are_not_kept() {
+fn batch_lookup_result_is_dropped_after_a_purge() {
     let mut host = Host::up();
     host.link()
         .ask_for_all(vec![[2; 32]], &SPACE, at(5), host.now);
@@ -395,7 +395,7 @@ fn several_that_a_purge_comes_before_are_not_kept() {
 }
 
 #[test]
-fn what_is_found_is_given_out_where_there_is_no_memory() {
+fn found_entries_are_returned_without_a_hot_tier() {
     let mut host = Host::without_memory();
     host.greet();
     host.want(1, true);
@@ -412,14 +412,14 @@ fn what_is_found_is_given_out_where_there_is_no_memory() {
     };
     ask(&mut host);
     assert_eq!(host.link().claim_all(at(5)).len(), 1);
-    // what a purge has come after is given to nobody
+    // an entry is not returned after a purge
     ask(&mut host);
     host.event("purge", "{\"generation\":1}");
     assert!(host.link().claim_all(at(5)).is_empty());
 }
 
 #[test]
-fn entries_are_stored_when_nobody_waits() {
+fn entries_are_stored_after_waiting_lookups() {
     let mut host = Host::up();
     for n in 0..3 {
         let entry = Arc::new(entry().stored(host.now, 10_000));
@@ -427,7 +427,7 @@ fn entries_are_stored_when_nobody_waits() {
         host.link().store([n; 32], entry, about, None);
     }
     host.want(1, true);
-    // those who wait come first, and the last connection is theirs
+    // lookups have priority, and the last connection is reserved for them
     let sent = host.requests();
     assert_eq!(sent.len(), 1);
     assert!(sent[0].1.starts_with("GET"));
@@ -440,11 +440,11 @@ fn entries_are_stored_when_nobody_waits() {
 }
 
 #[test]
-fn whoever_drives_the_connections_is_woken_once_for_all_that_is_asked() {
+fn driver_is_woken_once_for_several_requests() {
     let driver = Arc::new(Queue::default());
     let shared = Shared::default();
     let link = Link::new("w-1".into(), Bounds::default()).driven(driver.clone(), 5);
-    // the first tick needs nobody to ask for it
+    // the first tick needs no waker
     assert_eq!((link.need(), driver.next()), (Some(Need::Tick), None));
     link.tick(&shared, 0);
     for waiter in [1, 2] {

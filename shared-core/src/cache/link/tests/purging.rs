@@ -1,11 +1,11 @@
-//! Purges that an operator asks for.
+//! Tests of purges of an operator.
 
 use super::*;
 use crate::cache::link::{PURGE, PURGE_PATIENCE, PURGE_SENT};
 
 const WAITER: usize = 9;
 
-fn asked(host: &mut Host) {
+fn send_purge(host: &mut Host) {
     let body = "{\"everything\":true}".into();
     assert!(host.link().purge(body, at(WAITER), host.now));
     host.run();
@@ -24,37 +24,37 @@ fn status(host: &Host) -> Option<u16> {
 const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
 #[test]
-fn one_that_comes_before_the_link_waits_for_it() {
+fn purge_waits_until_the_link_is_connected() {
     let mut host = Host::new();
     host.run();
-    asked(&mut host);
+    send_purge(&mut host);
     host.pass(1000);
     assert!(host.woken().is_empty() && purges(&mut host) == 0);
     host.hello(0, 5000);
     assert_eq!(purges(&mut host), 1);
-    // and now it has the owner's time
+    // the timeout of a connected owner applies now
     host.pass(1200);
     host.receive(1, DONE);
     assert_eq!((host.woken(), status(&host)), (vec![WAITER], Some(200)));
 }
 
 #[test]
-fn one_whose_client_has_gone_is_done() {
+fn purge_is_sent_although_its_client_has_gone() {
     let mut host = Host::new();
     host.run();
-    asked(&mut host);
+    send_purge(&mut host);
     host.link().forget(at(WAITER));
     host.hello(0, 5000);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
     assert_eq!((host.woken(), status(&host)), (vec![], None));
-    // and the next one is like any
-    asked(&mut host);
+    // the next purge is not affected
+    send_purge(&mut host);
     assert_eq!(purges(&mut host), 1);
 }
 
 #[test]
-fn many_leave_connections_to_others() {
+fn purges_leave_connections_to_other_requests() {
     let mut host = Host::up();
     for waiter in 0..5 {
         let body = "{\"everything\":true}".into();
@@ -62,7 +62,7 @@ fn many_leave_connections_to_others() {
     }
     host.run();
     assert_eq!(purges(&mut host), 1);
-    // what it takes for the first to hold, and what others want
+    // the acknowledgement of the first purge, and other requests
     host.event("purge", "{\"generation\":1}");
     let sent = host.requests();
     assert!(sent[0].1.contains("/v1/acknowledgements"), "{sent:?}");
@@ -70,7 +70,7 @@ fn many_leave_connections_to_others() {
     host.want(1, true);
     let sent = host.requests();
     assert!(sent[0].1.contains("/v1/entries/"), "{sent:?}");
-    // and they follow one another
+    // purges are sent one after another
     for waiter in 0..5 {
         host.receive(1, DONE);
         assert_eq!(host.woken(), [20 + waiter]);
@@ -79,11 +79,11 @@ fn many_leave_connections_to_others() {
 }
 
 #[test]
-fn without_an_owner_nothing_is_purged_and_that_is_said() {
+fn purge_fails_with_503_without_an_owner() {
     let mut host = Host::new();
     host.refuses = true;
     host.run();
-    asked(&mut host);
+    send_purge(&mut host);
     for _ in 0..PURGE_PATIENCE / 10 - 1 {
         host.pass(10);
     }
@@ -93,9 +93,9 @@ fn without_an_owner_nothing_is_purged_and_that_is_said() {
 }
 
 #[test]
-fn one_whose_owner_ends_is_sent_to_the_next() {
+fn purge_is_sent_again_to_the_next_owner() {
     let mut host = Host::up();
-    asked(&mut host);
+    send_purge(&mut host);
     assert_eq!(purges(&mut host), 1);
     host.lose(0);
     host.lose(1);
@@ -108,9 +108,9 @@ fn one_whose_owner_ends_is_sent_to_the_next() {
 }
 
 #[test]
-fn one_that_ends_each_owner_is_given_up() {
+fn purge_is_abandoned_after_repeated_connection_losses() {
     let mut host = Host::up();
-    asked(&mut host);
+    send_purge(&mut host);
     for times in 1..=PURGE_SENT {
         assert!(host.woken().is_empty());
         let sent = host.requests();
@@ -119,15 +119,15 @@ fn one_that_ends_each_owner_is_given_up() {
         host.lose(slot);
         host.pass(RETRY);
     }
-    // nobody knows whether it holds
+    // it is unknown whether the purge is in effect
     assert_eq!((host.woken(), status(&host)), (vec![WAITER], None));
     assert_eq!(purges(&mut host), 0);
 }
 
 #[test]
-fn one_that_takes_too_long_is_given_up_and_never_sent_again() {
+fn purge_is_abandoned_after_its_timeout_and_not_sent_again() {
     let mut host = Host::up();
-    asked(&mut host);
+    send_purge(&mut host);
     host.event("lease", "{\"generation\":0,\"until\":60000}");
     for _ in 0..PURGE / 1000 {
         host.pass(1000);

@@ -1,4 +1,4 @@
-//! Memory that is refused to what is as long as a batch or an entry.
+//! Tests with refused memory for allocations as long as a batch or an entry.
 
 use super::{at, bytes_of, entry, Host};
 use crate::allocator::faulty::{refusing, Refusals};
@@ -7,7 +7,7 @@ use crate::cache::entry::wire::{decode, Encoded};
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
 use crate::cache::process::ownership::Owner;
 
-/// Runs `run` with each long allocation refused in turn, until none is.
+/// Runs `run` with each long allocation refused in turn, until none is refused.
 fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {
     for passed in 0.. {
         let mut all = Refusals::default();
@@ -24,7 +24,7 @@ fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {
 }
 
 #[test]
-fn a_batch_that_cannot_be_written_is_not_waited_for() {
+fn batch_lookup_without_memory_is_woken_at_once() {
     let keys: Vec<_> = (0..2000u64)
         .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
         .collect();
@@ -34,7 +34,7 @@ fn a_batch_that_cannot_be_written_is_not_waited_for() {
             .link()
             .ask_for_all(keys.clone(), &super::SPACE, at(5), host.now);
         assert!(asks);
-        // the connection is there: it sends at once
+        // the connection is open: it sends at once
         host.run();
         host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(host.woken(), [5]);
@@ -56,7 +56,7 @@ fn a_batch_that_cannot_be_written_is_not_waited_for() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_copied_is_none() {
+fn entry_without_memory_for_a_copy_is_none() {
     let part = |byte: u8| vec![byte; 2 * SMALL].into_boxed_slice();
     let envelope = Envelope {
         before: part(b'b'),

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: nobody waits for ever.
+//! Tests of random sequences of steps: no request waits forever.
 
 use proptest::prelude::*;
 
@@ -30,10 +30,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever an owner does, all who wait go on, within the deadline if no
+    /// Waiting requests are woken in any sequence of the owner's actions: within the deadline if no
     /// other process fetches, and at once when the owner is gone.
     #[test]
-    fn nobody_waits_for_ever(steps in prop::collection::vec(step(), 0..80)) {
+    fn waiting_requests_are_always_woken(steps in prop::collection::vec(step(), 0..80)) {
         let mut host = Host::up();
         let mut waiting: BTreeSet<Waiter> = BTreeSet::new();
         let mut tokens = Vec::new();
@@ -103,7 +103,7 @@ proptest! {
             let leads = host.shared.flights.count();
             prop_assert!(tokens.len() <= leads);
         }
-        // the owner dies for good: all go on
+        // the owner ends for good: all requests are woken
         host.refuses = true;
         for slot in host.open.clone() {
             host.lose(slot);

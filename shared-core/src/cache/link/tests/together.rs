@@ -1,8 +1,8 @@
-//! Entries wait for those that are under way, and go with what is asked.
+//! Tests of stores that wait for a store in flight, and are sent with lookups.
 
 use super::*;
 
-/// How many entries were sent, and over which connections.
+/// Returns the number of entries that were sent, and their connections.
 fn stored(host: &mut Host) -> (usize, Vec<usize>) {
     let text: Vec<_> = std::mem::take(&mut host.sent);
     let puts = text.iter().map(|(_, text)| text.matches("PUT /").count());
@@ -13,9 +13,9 @@ fn stored(host: &mut Host) -> (usize, Vec<usize>) {
 }
 
 #[test]
-fn one_after_the_other_they_go_together() {
+fn entries_are_collected_while_a_store_is_in_flight() {
     let mut host = Host::up();
-    // the first opens the connection
+    // the first one opens the connection
     host.store(1..2);
     assert_eq!(stored(&mut host), (1, vec![1]));
     for n in 2..5 {
@@ -27,10 +27,10 @@ fn one_after_the_other_they_go_together() {
 }
 
 #[test]
-fn what_is_asked_takes_them_along() {
+fn entries_are_stored_over_the_connection_of_earlier_stores() {
     let mut host = Host::up();
     host.store(1..2);
-    // the other connection is kept for those who wait
+    // the other connection is reserved for lookups
     host.store(2..3);
     stored(&mut host);
     host.want(1, true);
@@ -52,7 +52,7 @@ fn what_is_asked_takes_them_along() {
 }
 
 #[test]
-fn they_wait_though_other_connections_are_free() {
+fn entries_wait_for_a_store_although_connections_are_free() {
     let mut host = Host::with_connections(3);
     host.greet();
     for n in 1..4 {
@@ -64,7 +64,7 @@ fn they_wait_though_other_connections_are_free() {
 }
 
 #[test]
-fn one_whose_connection_breaks_holds_no_lease() {
+fn lease_is_returned_if_the_connection_of_a_store_breaks() {
     let mut host = Host::up();
     host.store(1..2);
     host.lose(1);

@@ -1,4 +1,4 @@
-//! What answers say of chains.
+//! Tests of the chain states in replies.
 
 use super::*;
 use crate::cache::chain::{Mark, State};
@@ -29,7 +29,7 @@ impl Host {
         self.calls().mark(&SPACE, self.now)
     }
 
-    /// The owner says that; nothing else comes of it.
+    /// Passes a reply with that state and without an entry.
     fn hear(&mut self, number: u64, state: Option<Box<State>>) {
         self.ask([9; 32], 90, false);
         self.run();
@@ -53,7 +53,7 @@ fn tip(height: u64, epoch: u64) -> Entry {
 }
 
 #[test]
-fn as_long_as_nothing_is_known_nothing_is_final() {
+fn dispatch_mark_has_no_finality_while_the_state_is_unknown() {
     let mut host = Host::new();
     let mark = host.mark().unwrap();
     assert!(!mark.is_known && mark.last_final.is_none() && mark.head.is_none());
@@ -63,7 +63,7 @@ fn as_long_as_nothing_is_known_nothing_is_final() {
         (mark.head, mark.last_final, mark.is_known),
         (Some(7), Some(60), true)
     );
-    // what was heard long ago may have changed
+    // an older state may have changed
     host.now += 1_001;
     let mark = host.mark().unwrap();
     assert_eq!(
@@ -75,7 +75,7 @@ fn as_long_as_nothing_is_known_nothing_is_final() {
 }
 
 #[test]
-fn a_chain_that_nobody_follows_is_none() {
+fn dispatch_mark_is_none_for_a_chain_that_is_not_followed() {
     let mut host = Host::new();
     host.want(1);
     host.answer(missing(true));
@@ -85,7 +85,7 @@ fn a_chain_that_nobody_follows_is_none() {
 }
 
 #[test]
-fn what_is_known_is_said_and_not_told_again() {
+fn known_state_is_sent_as_its_number() {
     let mut host = Host::new();
     host.hear(100, Some(state(7, 5_000)));
     host.want(1);
@@ -93,17 +93,17 @@ fn what_is_known_is_said_and_not_told_again() {
     let known = of_chain(100, None, found(&tip(7, 5_000)));
     host.answer(known);
     assert_eq!(host.given(1), Some("tip".into()));
-    // with the news of a head comes the end of what was true of an older one
+    // the report of a newer head expires entries about the former one
     host.want(2);
     host.answer(of_chain(101, Some(state(8, 5_000)), found(&tip(7, 5_000))));
     assert!(host.lead(2).is_some());
 }
 
 #[test]
-fn older_news_is_none_and_that_of_another_owner_is() {
+fn older_state_is_ignored_unless_another_owner_sends_it() {
     let mut host = Host::new();
     host.hear(100, Some(state(7, 5_000)));
-    // two answers that cross
+    // two replies that cross
     host.ask([1; 32], 1, false);
     host.want(2);
     let (first, second) = {
@@ -115,10 +115,10 @@ fn older_news_is_none_and_that_of_another_owner_is() {
     let older = of_chain(101, Some(state(8, 5_000)), said(404));
     host.calls().answered(&host.shared, first, older, host.now);
     assert_eq!(host.mark().unwrap().head, Some(9));
-    // its clock was put back
+    // its clock was set back
     host.hear(50, Some(state(3, 4_000)));
     assert_eq!(host.mark().unwrap().head, Some(3));
-    // and one that does not follow it any more
+    // and one that does not follow the chain any more
     host.made.clear();
     host.ask([1; 32], 3, false);
     host.run();
@@ -127,7 +127,7 @@ fn older_news_is_none_and_that_of_another_owner_is() {
 }
 
 #[test]
-fn what_was_fetched_is_of_the_chain_that_the_owner_knows_when_it_takes_it() {
+fn fetched_tip_entry_is_shared_only_if_the_head_is_the_same_when_stored() {
     for (now, is_shared) in [(state(7, 5_000), true), (state(8, 5_000), false)] {
         let mut host = Host::new();
         host.hear(100, Some(state(7, 5_000)));
@@ -137,14 +137,14 @@ fn what_was_fetched_is_of_the_chain_that_the_owner_knows_when_it_takes_it() {
         let token = host.lead(1).unwrap();
         host.publish(token, tip(7, 5_000), 5);
         assert_eq!(host.field("sszip-chain-known"), Some("100"));
-        // whatever it says of the entry
+        // regardless of the status
         host.answer(of_chain(101, Some(now), said(201)));
         assert_eq!(host.given(2).is_some(), is_shared);
     }
 }
 
 #[test]
-fn of_namespaces_without_number_only_some_are_known() {
+fn chain_states_are_kept_for_a_bounded_number_of_namespaces() {
     let mut host = Host::new();
     for n in 0..200u8 {
         let space = [n; 16];
@@ -166,12 +166,12 @@ fn of_namespaces_without_number_only_some_are_known() {
 }
 
 #[test]
-fn what_no_owner_says_of_a_chain_is_no_answer() {
+fn reply_without_a_valid_chain_state_is_rejected() {
     for (chain, state) in [
         (None, None),
-        // a number without what it stands for
+        // a number without its state
         (Some(Told::Number(7)), None),
-        // of another one
+        // the state of another chain
         (Some(Told::Number(7)), Some(([1; 16], state(7, 5_000)))),
     ] {
         let mut host = Host::new();

@@ -1,19 +1,19 @@
-//! Several who want the same: each is given what the owner said after it had
-//! asked.
+//! Tests of coalesced requests: each follower receives a reply to a lookup that was sent after it
+//! had joined.
 
 use super::*;
 
 #[test]
-fn one_question_is_for_all_who_had_asked_by_then() {
+fn lookup_is_shared_by_followers_that_joined_before_it_was_sent() {
     let mut host = Host::new();
     host.ask(KEY, 1, true);
     host.ask(KEY, 2, true);
     assert_eq!(host.run(), [LOOK_UP]);
-    // too late for that one
+    // joined too late for that reply
     assert!(host.want(3).is_empty());
     assert_eq!(host.answer(found(&entry("old"))), [LOOK_UP]);
     assert_eq!(host.woken(), [1, 2]);
-    // in between it was purged, and put again
+    // meanwhile the entry was purged and stored again
     let new = Answer {
         generation: Some(6),
         ..found(&entry("new"))
@@ -27,7 +27,7 @@ fn one_question_is_for_all_who_had_asked_by_then() {
 }
 
 #[test]
-fn what_others_wait_for_is_asked_in_nobodys_name() {
+fn coalesced_lookup_is_sent_by_the_root_context() {
     let mut host = Host::new();
     host.ask(KEY, 1, true);
     assert_eq!(host.run_own(1).len(), 1);
@@ -37,7 +37,7 @@ fn what_others_wait_for_is_asked_in_nobodys_name() {
     let answer = found(&entry("1"));
     host.calls()
         .answered(&host.shared, ticket, answer, host.now);
-    // the second one's question, and another one's, who leaves
+    // the lookup of the second one, and of another one, which leaves
     host.ask([8; 32], 3, true);
     host.calls().give_back([9; 32]);
     let third = host.run_own(3);
@@ -47,7 +47,7 @@ fn what_others_wait_for_is_asked_in_nobodys_name() {
     assert_eq!(host.lead(3).map(|token| *token.key()), Some([8; 32]));
     host.answer(found(&entry("1")));
     assert_eq!(host.given(2), Some("1".into()));
-    // one that is not called now asks by somebody else
+    // without a present exchange the callout is made by the root context
     host.ask(KEY, 4, true);
     host.calls().disown();
     assert!(host.run_own(5).is_empty());
@@ -55,7 +55,7 @@ fn what_others_wait_for_is_asked_in_nobodys_name() {
 }
 
 #[test]
-fn who_came_too_late_is_asked_for_by_the_next_who_wants_the_same() {
+fn late_follower_is_served_by_the_lookup_of_the_next_one() {
     let mut host = Host::new();
     host.ask(KEY, 1, true);
     host.run_own(1);
@@ -65,7 +65,7 @@ fn who_came_too_late_is_asked_for_by_the_next_who_wants_the_same() {
     host.calls()
         .answered(&host.shared, ticket, answer, host.now);
     host.ask(KEY, 3, true);
-    // the second is not called any more
+    // the second one is not called any more
     assert!(host.run_own(2).is_empty());
     assert_eq!(host.run_own(3).len(), 1);
     host.answer(found(&entry("1")));
@@ -77,7 +77,7 @@ fn who_came_too_late_is_asked_for_by_the_next_who_wants_the_same() {
 }
 
 #[test]
-fn who_goes_does_not_make_an_owner_silent() {
+fn ended_callout_does_not_count_as_a_failure_of_the_owner() {
     let mut host = Host::new();
     for name in 1..20 {
         host.ask([name; 32], usize::from(name), true);
@@ -85,7 +85,7 @@ fn who_goes_does_not_make_an_owner_silent() {
         host.end(&own);
         assert!(host.calls().is_up() && host.lead(usize::from(name)).is_some());
     }
-    // nor does it stay the one that is tried
+    // nor does it remain the probe of the circuit breaker
     for name in 20..23 {
         host.ask([name; 32], usize::from(name), true);
         host.run();
@@ -101,7 +101,7 @@ fn who_goes_does_not_make_an_owner_silent() {
 }
 
 #[test]
-fn what_is_fetched_for_all_is_theirs_when_the_owner_has_taken_it() {
+fn fetched_response_is_shared_after_the_owner_has_stored_it() {
     let mut host = Host::new();
     host.want(1);
     host.want(2);
@@ -111,7 +111,7 @@ fn what_is_fetched_for_all_is_theirs_when_the_owner_has_taken_it() {
     assert_eq!(host.publish(token, entry("1"), 5), [STORE]);
     assert_eq!(host.woken(), [1]);
     host.want(4);
-    // it came after that: it asks anew
+    // it joined later: another lookup is sent
     assert_eq!(host.answer(said(201)), [LOOK_UP]);
     assert_eq!(host.woken(), [2, 3]);
     host.answer(found(&entry("1")));
@@ -121,7 +121,7 @@ fn what_is_fetched_for_all_is_theirs_when_the_owner_has_taken_it() {
 }
 
 #[test]
-fn what_was_purged_on_its_way_is_for_nobody() {
+fn fetched_response_is_not_shared_if_it_was_purged_meanwhile() {
     for (status, generation) in [(409, 6), (201, 6), (413, 6), (507, 6)] {
         let mut host = Host::new();
         host.want(1);
@@ -145,7 +145,7 @@ fn what_was_purged_on_its_way_is_for_nobody() {
 }
 
 #[test]
-fn what_the_owner_has_no_room_for_is_shared_all_the_same() {
+fn fetched_response_is_shared_if_the_owner_has_no_space_for_it() {
     for status in [413, 507, 503] {
         let mut host = Host::new();
         host.want(1);
@@ -156,7 +156,7 @@ fn what_the_owner_has_no_room_for_is_shared_all_the_same() {
         host.answer(said(status));
         assert_eq!(host.given(2), Some("1".into()));
     }
-    // and what is not to be stored at all
+    // and a response that is not stored at all
     let mut host = Host::new();
     host.want(1);
     host.want(2);
@@ -174,7 +174,7 @@ fn what_the_owner_has_no_room_for_is_shared_all_the_same() {
 }
 
 #[test]
-fn a_batch_that_follows_is_told_of_what_was_asked_for_after_it() {
+fn batch_receives_the_reply_to_a_lookup_sent_after_it_joined() {
     let mut host = Host::new();
     host.want(1);
     assert!(host.shared.flights.follow_all(vec![KEY], at(9)));
@@ -187,7 +187,7 @@ fn a_batch_that_follows_is_told_of_what_was_asked_for_after_it() {
 }
 
 #[test]
-fn an_owner_that_does_not_take_it_leaves_each_to_the_node() {
+fn followers_fetch_alone_if_the_owner_does_not_store_in_time() {
     let mut host = Host::new();
     host.want(1);
     host.want(2);
@@ -199,14 +199,14 @@ fn an_owner_that_does_not_take_it_leaves_each_to_the_node() {
     host.pass(1);
     assert_eq!(host.woken(), [2]);
     assert!(host.is_alone(2));
-    // it is stored all the same, or not
+    // the entry may be stored later, or not
     assert!(host.pass(1_000).is_empty());
     assert_eq!(host.made.first_key_value().unwrap().1.timeout, 1_500);
     assert_eq!(host.fail(), [GIVE_BACK]);
 }
 
 #[test]
-fn who_leaves_leaves_the_others_where_they_are() {
+fn remaining_followers_are_served_after_others_have_left() {
     let mut host = Host::new();
     for waiter in 1..5 {
         host.want(waiter);

@@ -1,9 +1,9 @@
-//! An owner that is slow, gone or none, and more than there is room for.
+//! Tests of slow, unreachable and foreign owners, and of limits.
 
 use super::*;
 
-/// What answers where no owner of this version is.
-fn none() -> Answer {
+/// Returns a reply of an upstream that is no owner of this version.
+fn foreign_reply() -> Answer {
     Answer {
         status: 404,
         ..Answer::default()
@@ -11,10 +11,10 @@ fn none() -> Answer {
 }
 
 #[test]
-fn what_says_no_generation_is_none_of_an_owners() {
+fn reply_without_a_generation_is_not_accepted() {
     let mut host = Host::new();
     for (n, answer) in [
-        none(),
+        foreign_reply(),
         Answer {
             generation: None,
             ..found(&entry("1"))
@@ -31,20 +31,20 @@ fn what_says_no_generation_is_none_of_an_owners() {
         assert!(host.answer(answer).is_empty());
         let token = host.lead(n + 1).unwrap();
         host.shared.finish(token, Outcome::Alone);
-        // a lease is given back that may be there
+        // a lease that may have been granted is returned
         host.run();
         host.made.clear();
     }
     host.calls().news(host.now);
     assert_eq!(host.calls().news(host.now + 3_000), Some(News::IsAnother));
-    // it is not asked any more
+    // no request is sent to it any more
     assert!(!host.calls().is_up() && !host.calls().may_wait());
     assert!(!host.ask(KEY, 9, true));
     assert!(host.run().is_empty());
 }
 
 #[test]
-fn an_owner_that_is_slow_is_not_waited_for() {
+fn lookup_at_a_slow_owner_times_out() {
     let mut host = Host::new();
     host.want(1);
     assert_eq!(host.calls().next_tick(host.now), Some(20));
@@ -53,12 +53,12 @@ fn an_owner_that_is_slow_is_not_waited_for() {
     host.pass(1);
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    // its answer comes all the same: the lease is the flight's
+    // the late reply is still handled: the lease belongs to the flight
     host.answer(missing(true));
     host.shared.finish(token, Outcome::Alone);
     assert_eq!(host.run(), [GIVE_BACK]);
     host.answer(said(204));
-    // or nobody's
+    // or to no flight
     host.want(2);
     host.pass(20);
     let token = host.lead(2).unwrap();
@@ -68,7 +68,7 @@ fn an_owner_that_is_slow_is_not_waited_for() {
 }
 
 #[test]
-fn a_call_that_is_lost_is_forgotten() {
+fn lost_callout_is_forgotten_after_a_timeout() {
     let mut host = Host::new();
     host.want(1);
     host.pass(20);
@@ -82,7 +82,7 @@ fn a_call_that_is_lost_is_forgotten() {
 }
 
 #[test]
-fn one_that_has_gone_costs_few_their_time() {
+fn unreachable_owner_is_not_queried_after_three_failures() {
     let mut host = Host::new();
     for waiter in 1..4 {
         host.want(waiter);
@@ -94,14 +94,14 @@ fn one_that_has_gone_costs_few_their_time() {
         host.made.clear();
     }
     assert!(!host.ask(KEY, 10, true));
-    // nothing is stored either
+    // entries are not stored either
     let about = About::of(&entry("1"), SPACE, None, 5).unwrap();
     host.calls().store(KEY, Arc::new(entry("1")), about, None);
     assert!(host.run().is_empty());
     host.pass(249);
     assert!(!host.ask(KEY, 11, true));
     host.pass(1);
-    // one tries
+    // one request probes the owner
     assert_eq!(host.want(12), [LOOK_UP]);
     assert!(!host.ask([1; 32], 13, true));
     host.fail();
@@ -120,7 +120,7 @@ fn one_that_has_gone_costs_few_their_time() {
 }
 
 #[test]
-fn who_finds_no_room_does_not_wait() {
+fn lookup_is_refused_at_the_limit_of_callouts() {
     let mut host = Host::within(Bounds {
         most: 2,
         ..Bounds::default()
@@ -136,7 +136,7 @@ fn who_finds_no_room_does_not_wait() {
 }
 
 #[test]
-fn not_all_wait_for_others() {
+fn follower_leads_at_the_limit_of_long_polls() {
     let mut host = Host::within(Bounds {
         most_waits: 1,
         ..Bounds::default()
@@ -149,7 +149,7 @@ fn not_all_wait_for_others() {
 }
 
 #[test]
-fn what_is_to_be_stored_waits_within_limits() {
+fn stores_beyond_the_byte_limit_are_dropped() {
     let mut host = Host::within(Bounds {
         most: 8,
         most_bytes: 3_000,
@@ -161,7 +161,7 @@ fn what_is_to_be_stored_waits_within_limits() {
         let about = About::of(&entry, SPACE, None, 5).unwrap();
         host.calls().store([n; 32], entry, about, None);
     }
-    // leases of what was dropped are given back first
+    // leases of dropped entries are returned first
     let first = host.run();
     assert!(first.len() == 4 && first.iter().all(|call| call.starts_with("DELETE")));
     let mut stored = 0;

@@ -1,9 +1,9 @@
-//! One entry that is looked up: what comes of it, and when nothing does.
+//! Tests of lookups of one entry, with and without a result.
 
 use super::*;
 
 #[test]
-fn what_the_owner_has_goes_to_who_asked() {
+fn found_entry_is_returned_to_the_waiting_request() {
     let mut host = Host::new();
     assert_eq!(host.want(1), [LOOK_UP]);
     assert_eq!(host.field("sszip-namespace"), Some(&*"ab".repeat(16)));
@@ -19,7 +19,7 @@ fn what_the_owner_has_goes_to_who_asked() {
 }
 
 #[test]
-fn what_is_missing_is_fetched_under_a_lease_and_stored() {
+fn missing_entry_is_fetched_under_a_lease_and_stored() {
     let mut host = Host::new();
     host.want(1);
     assert!(host.answer(missing(true)).is_empty());
@@ -32,7 +32,7 @@ fn what_is_missing_is_fetched_under_a_lease_and_stored() {
 }
 
 #[test]
-fn a_lease_of_which_nothing_comes_is_given_back() {
+fn lease_is_returned_if_the_fetch_has_no_result() {
     let mut host = Host::new();
     host.want(1);
     host.answer(missing(true));
@@ -40,7 +40,7 @@ fn a_lease_of_which_nothing_comes_is_given_back() {
     host.shared.hand_on(token);
     assert_eq!(host.run(), [GIVE_BACK]);
     assert!(host.answer(said(204)).is_empty());
-    // if nobody knows whether there is one, too
+    // also if it is unknown whether the lease was granted
     host.want(2);
     host.fail();
     let token = host.lead(2).unwrap();
@@ -49,7 +49,7 @@ fn a_lease_of_which_nothing_comes_is_given_back() {
 }
 
 #[test]
-fn who_wants_no_lease_asks_for_none_and_goes_alone() {
+fn lookup_without_a_lease_is_woken_to_fetch_alone() {
     let mut host = Host::new();
     host.ask(KEY, 1, false);
     assert_eq!(host.run(), ["GET /v1/entries/KEY"]);
@@ -58,7 +58,7 @@ fn who_wants_no_lease_asks_for_none_and_goes_alone() {
 }
 
 #[test]
-fn what_another_process_fetches_is_waited_for_in_slices() {
+fn lookup_waits_for_another_process_in_long_polls() {
     let mut host = Host::new();
     host.want(1);
     assert_eq!(host.answer(missing(false)), [LONG]);
@@ -72,18 +72,18 @@ fn what_another_process_fetches_is_waited_for_in_slices() {
 }
 
 #[test]
-fn who_waited_in_vain_does_not_wait_again() {
+fn lookup_does_not_wait_again_after_a_released_lease() {
     let mut host = Host::new();
     host.want(1);
     host.answer(missing(false));
     host.pass(300);
-    // it was given up, and somebody else was faster
+    // the lease was released, and another process was faster
     assert!(host.answer(missing(false)).is_empty());
     assert!(host.lead(1).is_some());
 }
 
 #[test]
-fn nobody_is_waited_for_by_nobody() {
+fn long_poll_is_not_repeated_without_a_waiting_request() {
     let mut host = Host::new();
     host.want(1);
     host.answer(missing(false));
@@ -91,7 +91,7 @@ fn nobody_is_waited_for_by_nobody() {
     host.pass(1_000);
     assert!(host.answer(missing(false)).is_empty());
     assert_eq!(host.shared.flights.count(), 0);
-    // it may have been granted, too
+    // the lease may also have been granted
     host.want(2);
     host.answer(missing(false));
     host.shared.leave(&KEY, at(2));
@@ -100,9 +100,9 @@ fn nobody_is_waited_for_by_nobody() {
 }
 
 #[test]
-fn a_purge_that_is_known_is_not_passed_over() {
+fn reply_from_before_a_known_purge_is_not_used() {
     let mut host = Host::new();
-    // two answers that cross
+    // two replies that cross
     host.ask([1; 32], 1, true);
     host.want(2);
     let (first, second) = {
@@ -129,7 +129,7 @@ fn a_purge_that_is_known_is_not_passed_over() {
 }
 
 #[test]
-fn an_owner_that_was_replaced_by_an_older_one_counts() {
+fn lower_generation_of_another_owner_is_accepted() {
     let mut host = Host::new();
     host.want(1);
     host.answer(missing(true));
@@ -150,7 +150,7 @@ fn an_owner_that_was_replaced_by_an_older_one_counts() {
 }
 
 #[test]
-fn several_are_looked_up_at_once() {
+fn batch_lookup_returns_the_found_entries() {
     let mut host = Host::new();
     let calls = Arc::clone(&host.calls);
     assert!(calls.ask_for_all(vec![[1; 32], [2; 32]], &SPACE, at(9), host.now));
@@ -163,14 +163,14 @@ fn several_are_looked_up_at_once() {
     let found = calls.claim_all(at(9));
     assert!(found.len() == 1 && found[0].0 == [1; 32]);
     assert!(calls.claim_all(at(9)).is_empty());
-    // who has gone is not woken
+    // a waiter that has left is not woken
     assert!(calls.ask_for_all(vec![[1; 32]], &SPACE, at(8), host.now));
     assert!(calls.claim_all(at(8)).is_empty());
     assert!(host.run().is_empty());
 }
 
 #[test]
-fn a_purge_is_asked_for_and_its_answer_claimed() {
+fn purge_is_sent_and_its_reply_claimed() {
     let mut host = Host::new();
     let calls = Arc::clone(&host.calls);
     let bad = calls.ask_to_purge(b"all", None, at(1), host.now);
@@ -189,7 +189,7 @@ fn a_purge_is_asked_for_and_its_answer_claimed() {
     host.answer(answer);
     assert_eq!((host.woken(), calls.generation()), (vec![1], 9));
     assert_eq!(calls.claim_said(at(1)), Some((200, b"{}".to_vec())));
-    // nobody knows whether it holds
+    // it is unknown whether the purge is in effect
     assert!(calls
         .ask_to_purge(b"everything", None, at(2), host.now)
         .is_none());
@@ -199,7 +199,7 @@ fn a_purge_is_asked_for_and_its_answer_claimed() {
 }
 
 #[test]
-fn a_purge_that_nobody_was_there_for_is_known_not_to_hold() {
+fn purge_that_was_not_sent_is_reported_as_failed() {
     let mut host = Host::new();
     let calls = Arc::clone(&host.calls);
     assert!(calls
@@ -216,7 +216,7 @@ fn a_purge_that_nobody_was_there_for_is_known_not_to_hold() {
 }
 
 #[test]
-fn who_greets_knows_the_last_purge_before_anybody_asks() {
+fn greeting_sets_the_generation_before_the_first_lookup() {
     let mut host = Host::new();
     host.calls().greet();
     let lease = format!("DELETE /v1/leases/{}?process=w-1", "00".repeat(32));
@@ -227,7 +227,7 @@ fn who_greets_knows_the_last_purge_before_anybody_asks() {
 }
 
 #[test]
-fn who_waits_since_before_the_owner_was_heard_can_have_what_it_has() {
+fn follower_from_before_the_first_reply_may_receive_an_entry() {
     let mut host = Host::new();
     host.want(1);
     let shared = &host.shared;
