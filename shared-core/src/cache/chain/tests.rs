@@ -356,7 +356,7 @@ fn shown_block_above_the_head_invalidates_only_older_tip_entries() {
 }
 
 #[test]
-fn absurd_height_ends_the_tip_once_and_does_not_hide_later_blocks() {
+fn absurd_height_ends_the_tip_once_and_later_blocks_end_it_again() {
     let chain = chain();
     for height in [u64::MAX, u64::MAX - 1, 1 << 63, 100 + AHEAD, 101, 102] {
         let kept = fetched(&chain);

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_never_exceeded() {
+    fn capacity_is_never_exceeded() {
         for threads in [1, 2, 8] {
             let capacity = 1_000_003;
             let hot = Hot::new(capacity, 100_000, threads);

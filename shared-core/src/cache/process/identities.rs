@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_compared_with_those_of_a_followed_node() {
+    fn chain_facts_are_compared_with_the_facts_of_the_followed_node() {
         let followed = |heights, chain_id, genesis| {
             let mut state = State::unknown(heights, 0);
             state.chain_id = chain_id;

@@ -62,14 +62,14 @@ impl Host {
 
     /// Makes the due callouts. Returns their methods and targets.
     fn run(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         while let Some(call) = self.calls().next(&self.shared, self.now) {
             let message = &call.message;
             let target = message.target.replace(&"07".repeat(32), "KEY");
-            said.push(format!("{} {target}", message.method));
+            sent.push(format!("{} {target}", message.method));
             self.made.insert(call.ticket, call);
         }
-        said
+        sent
     }
 
     fn pass(&mut self, milliseconds: u64) -> Vec<String> {
@@ -117,12 +117,12 @@ impl Host {
 
     /// Looks `KEY` up for a waiter. Returns the callouts that are due then.
     fn want(&mut self, waiter: usize) -> Vec<String> {
-        self.ask(KEY, waiter, true);
+        self.look_up(KEY, waiter, true);
         self.run()
     }
 
     /// Looks a key up. Returns whether the waiter waits.
-    fn ask(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
+    fn look_up(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
         match self.shared.flights.begin(key, at(waiter)).unwrap() {
             Role::Follower => true,
             Role::Leader(token) => {
@@ -148,7 +148,7 @@ impl Host {
     }
 
     /// Returns the response that a waiter received, as text.
-    fn given(&self, waiter: usize) -> Option<String> {
+    fn received(&self, waiter: usize) -> Option<String> {
         match self.shared.flights.claim(at(waiter)) {
             Some(Turn::Landed(Outcome::Answer(entry))) => Some(text_of(&entry)),
             _ => None,
@@ -189,16 +189,16 @@ fn entry(text: &str) -> Entry {
         class: Class::Config,
         ..Meta::default()
     };
-    of_meta(text, meta)
+    entry_with(text, meta)
 }
 
-fn of_meta(text: &str, meta: Meta) -> Entry {
+fn entry_with(text: &str, meta: Meta) -> Entry {
     let payload = Payload::Raw(text.as_bytes().to_vec().into());
     Entry::new(Envelope::none(), payload, meta)
 }
 
 /// Returns a reply of an owner that follows no chain.
-fn said(status: u16) -> Answer {
+fn reply(status: u16) -> Answer {
     Answer {
         status,
         generation: Some(5),
@@ -211,14 +211,14 @@ fn found(entry: &Entry) -> Answer {
     Answer {
         fresh: 500,
         body: Encoded::of(entry).unwrap().to_vec(),
-        ..said(200)
+        ..reply(200)
     }
 }
 
 fn missing(granted: bool) -> Answer {
     Answer {
         granted: Some(granted),
-        ..said(404)
+        ..reply(404)
     }
 }
 

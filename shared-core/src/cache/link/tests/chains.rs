@@ -5,7 +5,7 @@ use crate::cache::class::Class;
 
 pub(super) const SPACE: [u8; 16] = [0xab; 16];
 
-pub(super) fn told(host: &mut Host, head: u64, more: &str) {
+pub(super) fn send_chain_event(host: &mut Host, head: u64, more: &str) {
     let data = format!(
         "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":5000,\"head\":{head},\
          \"seen\":{head},\"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":5000{more}}}",
@@ -29,7 +29,7 @@ pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
 
 impl Host {
     /// Sends an entry as the owner's reply.
-    fn give(&mut self, entry: &Entry) {
+    fn send_entry(&mut self, entry: &Entry) {
         let body = bytes_of(entry);
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
@@ -44,23 +44,23 @@ fn chain_state_is_set_by_events_of_the_owner() {
     let mut host = Host::up();
     assert!(host.link().chains.get(&SPACE).is_none());
     // members of later versions have no effect
-    told(&mut host, 100, ",\"weather\":[1]");
+    send_chain_event(&mut host, 100, ",\"weather\":[1]");
     let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert_eq!((mark.head, mark.last_final), (Some(100), Some(60)));
     host.keep([1; 32], tip(&host, 5000, 100));
     assert!(host.is_hot([1; 32]));
-    told(&mut host, 101, "");
+    send_chain_event(&mut host, 101, "");
     assert!(!host.is_hot([1; 32]));
 }
 
 #[test]
 fn entry_with_a_newer_head_invalidates_older_tip_entries() {
     let mut host = Host::up();
-    told(&mut host, 100, "");
+    send_chain_event(&mut host, 100, "");
     host.keep([1; 32], tip(&host, 5000, 100));
     host.want(1, true);
-    let given = tip(&host, 5000, 101);
-    host.give(&given);
+    let entry = tip(&host, 5000, 101);
+    host.send_entry(&entry);
     assert_eq!(host.woken(), [1]);
     assert!(!host.is_hot([1; 32]) && host.is_hot(KEY));
 }
@@ -68,26 +68,26 @@ fn entry_with_a_newer_head_invalidates_older_tip_entries() {
 #[test]
 fn entry_of_a_newer_epoch_invalidates_older_entries_before_the_event() {
     let mut host = Host::up();
-    told(&mut host, 100, "");
+    send_chain_event(&mut host, 100, "");
     host.keep([1; 32], tip(&host, 5000, 100));
     host.want(1, true);
-    let given = tip(&host, 5001, 100);
-    host.give(&given);
+    let entry = tip(&host, 5001, 100);
+    host.send_entry(&entry);
     assert_eq!(host.woken(), [1]);
     assert!(!host.is_hot([1; 32]) && host.is_hot(KEY));
     // the event is older than the entry: another stream has more
-    told(&mut host, 101, "");
+    send_chain_event(&mut host, 101, "");
     assert!(!host.is_hot(KEY));
 }
 
 #[test]
 fn entry_older_than_the_seen_head_is_not_used() {
     let mut host = Host::up();
-    told(&mut host, 100, "");
+    send_chain_event(&mut host, 100, "");
     assert!(host.link().chains.get(&SPACE).unwrap().sees(101));
     host.want(1, true);
-    let given = tip(&host, 5000, 100);
-    host.give(&given);
+    let entry = tip(&host, 5000, 100);
+    host.send_entry(&entry);
     // the request is sent to the node
     assert_eq!(host.woken(), [1]);
     assert!(host.lead(1).is_some() && !host.is_hot(KEY));
@@ -96,7 +96,7 @@ fn entry_older_than_the_seen_head_is_not_used() {
 #[test]
 fn stored_entry_is_sent_with_its_epoch_and_height() {
     let mut host = Host::up();
-    told(&mut host, 100, "");
+    send_chain_event(&mut host, 100, "");
     let entry = tip(&host, 5000, 100);
     let about = About::of(&entry, SPACE, None, 0).unwrap();
     host.link().store(KEY, Arc::new(entry), about, None);
@@ -120,7 +120,7 @@ fn invalid_chain_event_ends_the_stream() {
 #[test]
 fn chain_is_removed_if_the_next_owner_does_not_follow_it() {
     let mut host = Host::up();
-    told(&mut host, 100, "");
+    send_chain_event(&mut host, 100, "");
     host.event("lease", "{\"generation\":0,\"until\":9000}");
     assert!(host.link().chains.get(&SPACE).is_some());
     for follows in [true, false] {
@@ -131,7 +131,7 @@ fn chain_is_removed_if_the_next_owner_does_not_follow_it() {
         let mark = host.link().chains.get(&SPACE).unwrap().mark();
         assert!(!mark.is_known);
         if follows {
-            told(&mut host, 100, "");
+            send_chain_event(&mut host, 100, "");
         }
         host.event("lease", "{\"generation\":0,\"until\":9000}");
         assert_eq!(host.link().chains.get(&SPACE).is_some(), follows);

@@ -1,6 +1,6 @@
 //! Tests of lookups of one entry, with and without a result.
 
-use super::chains::{tip, told, SPACE};
+use super::chains::{send_chain_event, tip, SPACE};
 use super::*;
 
 #[test]
@@ -239,7 +239,7 @@ fn refused_connection_has_no_effect_while_the_owner_is_up() {
 #[test]
 fn memory_is_used_after_the_owner_has_ended() {
     let mut host = Host::up();
-    told(&mut host, 100, "");
+    send_chain_event(&mut host, 100, "");
     host.keep(KEY, entry().stored(0, 1 << 40));
     host.keep([1; 32], tip(&host, 5000, 100));
     assert_eq!(usable(&host), 2);

@@ -16,7 +16,7 @@ fn state(head: u64, epoch: u64) -> Box<State> {
     }
 }
 
-fn of_chain(number: u64, state: Option<Box<State>>, answer: Answer) -> Answer {
+fn with_chain(number: u64, state: Option<Box<State>>, answer: Answer) -> Answer {
     Answer {
         chain: Some(Told::Number(number)),
         state: state.map(|state| (SPACE, state)),
@@ -30,12 +30,12 @@ impl Host {
     }
 
     /// Passes a reply with that state and without an entry.
-    fn hear(&mut self, number: u64, state: Option<Box<State>>) {
-        self.ask([9; 32], 90, false);
+    fn receive_state(&mut self, number: u64, state: Option<Box<State>>) {
+        self.look_up([9; 32], 90, false);
         self.run();
         let last = *self.made.last_key_value().unwrap().0;
         self.made.remove(&last);
-        let answer = of_chain(number, state, said(404));
+        let answer = with_chain(number, state, reply(404));
         self.calls().answered(&self.shared, last, answer, self.now);
         self.shared.flights.claim(at(90));
         self.woken();
@@ -49,7 +49,7 @@ fn tip(height: u64, epoch: u64) -> Entry {
         height: Some(height),
         ..Meta::default()
     };
-    of_meta("tip", meta)
+    entry_with("tip", meta)
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn dispatch_mark_has_no_finality_while_the_state_is_unknown() {
     let mut host = Host::new();
     let mark = host.mark().unwrap();
     assert!(!mark.is_known && mark.last_final.is_none() && mark.head.is_none());
-    host.hear(100, Some(state(7, 5_000)));
+    host.receive_state(100, Some(state(7, 5_000)));
     let mark = host.mark().unwrap();
     assert_eq!(
         (mark.head, mark.last_final, mark.is_known),
@@ -70,7 +70,7 @@ fn dispatch_mark_has_no_finality_while_the_state_is_unknown() {
         (mark.epoch, mark.last_final, mark.is_known),
         (5_000, None, false)
     );
-    host.hear(100, None);
+    host.receive_state(100, None);
     assert!(host.mark().unwrap().is_known);
 }
 
@@ -87,42 +87,46 @@ fn dispatch_mark_is_none_for_a_chain_that_is_not_followed() {
 #[test]
 fn known_state_is_sent_as_its_number() {
     let mut host = Host::new();
-    host.hear(100, Some(state(7, 5_000)));
+    host.receive_state(100, Some(state(7, 5_000)));
     host.want(1);
     assert_eq!(host.field("sszip-chain-known"), Some("100"));
-    let known = of_chain(100, None, found(&tip(7, 5_000)));
+    let known = with_chain(100, None, found(&tip(7, 5_000)));
     host.answer(known);
-    assert_eq!(host.given(1), Some("tip".into()));
+    assert_eq!(host.received(1), Some("tip".into()));
     // the report of a newer head expires entries about the former one
     host.want(2);
-    host.answer(of_chain(101, Some(state(8, 5_000)), found(&tip(7, 5_000))));
+    host.answer(with_chain(
+        101,
+        Some(state(8, 5_000)),
+        found(&tip(7, 5_000)),
+    ));
     assert!(host.lead(2).is_some());
 }
 
 #[test]
 fn older_state_is_ignored_unless_another_owner_sends_it() {
     let mut host = Host::new();
-    host.hear(100, Some(state(7, 5_000)));
+    host.receive_state(100, Some(state(7, 5_000)));
     // two replies that cross
-    host.ask([1; 32], 1, false);
+    host.look_up([1; 32], 1, false);
     host.want(2);
     let (first, second) = {
         let mut tickets = host.made.keys().copied();
         (tickets.next().unwrap(), tickets.next().unwrap())
     };
-    let newer = of_chain(102, Some(state(9, 5_000)), said(404));
+    let newer = with_chain(102, Some(state(9, 5_000)), reply(404));
     host.calls().answered(&host.shared, second, newer, host.now);
-    let older = of_chain(101, Some(state(8, 5_000)), said(404));
+    let older = with_chain(101, Some(state(8, 5_000)), reply(404));
     host.calls().answered(&host.shared, first, older, host.now);
     assert_eq!(host.mark().unwrap().head, Some(9));
     // its clock was set back
-    host.hear(50, Some(state(3, 4_000)));
+    host.receive_state(50, Some(state(3, 4_000)));
     assert_eq!(host.mark().unwrap().head, Some(3));
     // and one that does not follow the chain any more
     host.made.clear();
-    host.ask([1; 32], 3, false);
+    host.look_up([1; 32], 3, false);
     host.run();
-    host.answer(said(404));
+    host.answer(reply(404));
     assert!(host.mark().is_none() && host.calls().chains().all().is_empty());
 }
 
@@ -130,16 +134,16 @@ fn older_state_is_ignored_unless_another_owner_sends_it() {
 fn fetched_tip_entry_is_shared_only_if_the_head_is_the_same_when_stored() {
     for (now, is_shared) in [(state(7, 5_000), true), (state(8, 5_000), false)] {
         let mut host = Host::new();
-        host.hear(100, Some(state(7, 5_000)));
+        host.receive_state(100, Some(state(7, 5_000)));
         host.want(1);
         host.want(2);
-        host.answer(of_chain(100, None, missing(true)));
+        host.answer(with_chain(100, None, missing(true)));
         let token = host.lead(1).unwrap();
         host.publish(token, tip(7, 5_000), 5);
         assert_eq!(host.field("sszip-chain-known"), Some("100"));
         // regardless of the status
-        host.answer(of_chain(101, Some(now), said(201)));
-        assert_eq!(host.given(2).is_some(), is_shared);
+        host.answer(with_chain(101, Some(now), reply(201)));
+        assert_eq!(host.received(2).is_some(), is_shared);
     }
 }
 
@@ -155,7 +159,7 @@ fn chain_states_are_kept_for_a_bounded_number_of_namespaces() {
         let answer = Answer {
             chain: Some(Told::Number(100)),
             state: Some((space, state(7, 5_000))),
-            ..said(200)
+            ..reply(200)
         };
         host.answer(answer);
         calls.claim_all(at(1));

@@ -6,8 +6,8 @@ use super::*;
 #[test]
 fn lookup_is_shared_by_followers_that_joined_before_it_was_sent() {
     let mut host = Host::new();
-    host.ask(KEY, 1, true);
-    host.ask(KEY, 2, true);
+    host.look_up(KEY, 1, true);
+    host.look_up(KEY, 2, true);
     assert_eq!(host.run(), [LOOK_UP]);
     // joined too late for that reply
     assert!(host.want(3).is_empty());
@@ -21,24 +21,24 @@ fn lookup_is_shared_by_followers_that_joined_before_it_was_sent() {
     host.want(4);
     assert_eq!(host.answer(new.clone()), [LOOK_UP]);
     host.answer(new);
-    let given = [1, 2, 3, 4].map(|waiter| host.given(waiter).unwrap());
-    assert_eq!(given, ["old", "old", "new", "new"]);
+    let received = [1, 2, 3, 4].map(|waiter| host.received(waiter).unwrap());
+    assert_eq!(received, ["old", "old", "new", "new"]);
     assert_eq!(host.shared.flights.count(), 0);
 }
 
 #[test]
 fn coalesced_lookup_is_sent_by_the_root_context() {
     let mut host = Host::new();
-    host.ask(KEY, 1, true);
+    host.look_up(KEY, 1, true);
     assert_eq!(host.run_own(1).len(), 1);
-    host.ask(KEY, 2, true);
+    host.look_up(KEY, 2, true);
     assert!(host.run_own(2).is_empty());
     let (ticket, _) = host.made.pop_first().unwrap();
     let answer = found(&entry("1"));
     host.calls()
         .answered(&host.shared, ticket, answer, host.now);
     // the lookup of the second one, and of another one, which leaves
-    host.ask([8; 32], 3, true);
+    host.look_up([8; 32], 3, true);
     host.calls().give_back([9; 32]);
     let third = host.run_own(3);
     assert_eq!(third.len(), 1);
@@ -46,9 +46,9 @@ fn coalesced_lookup_is_sent_by_the_root_context() {
     assert_eq!(host.run()[0], LOOK_UP);
     assert_eq!(host.lead(3).map(|token| *token.key()), Some([8; 32]));
     host.answer(found(&entry("1")));
-    assert_eq!(host.given(2), Some("1".into()));
+    assert_eq!(host.received(2), Some("1".into()));
     // without a present exchange the callout is made by the root context
-    host.ask(KEY, 4, true);
+    host.look_up(KEY, 4, true);
     host.calls().disown();
     assert!(host.run_own(5).is_empty());
     assert_eq!(host.run(), [LOOK_UP]);
@@ -57,20 +57,20 @@ fn coalesced_lookup_is_sent_by_the_root_context() {
 #[test]
 fn late_follower_is_served_by_the_lookup_of_the_next_one() {
     let mut host = Host::new();
-    host.ask(KEY, 1, true);
+    host.look_up(KEY, 1, true);
     host.run_own(1);
-    host.ask(KEY, 2, true);
+    host.look_up(KEY, 2, true);
     let (ticket, _) = host.made.pop_first().unwrap();
     let answer = found(&entry("1"));
     host.calls()
         .answered(&host.shared, ticket, answer, host.now);
-    host.ask(KEY, 3, true);
+    host.look_up(KEY, 3, true);
     // the second one is not called any more
     assert!(host.run_own(2).is_empty());
     assert_eq!(host.run_own(3).len(), 1);
     host.answer(found(&entry("1")));
     assert_eq!(
-        [2, 3].map(|waiter| host.given(waiter)),
+        [2, 3].map(|waiter| host.received(waiter)),
         [Some("1".into()), Some("1".into())]
     );
     assert_eq!(host.shared.flights.count(), 0);
@@ -80,20 +80,20 @@ fn late_follower_is_served_by_the_lookup_of_the_next_one() {
 fn ended_callout_does_not_count_as_a_failure_of_the_owner() {
     let mut host = Host::new();
     for name in 1..20 {
-        host.ask([name; 32], usize::from(name), true);
+        host.look_up([name; 32], usize::from(name), true);
         let own = host.run_own(usize::from(name));
         host.end(&own);
         assert!(host.calls().is_up() && host.lead(usize::from(name)).is_some());
     }
     // nor does it remain the probe of the circuit breaker
     for name in 20..23 {
-        host.ask([name; 32], usize::from(name), true);
+        host.look_up([name; 32], usize::from(name), true);
         host.run();
         host.fail();
     }
     assert!(!host.calls().is_up());
     host.now += 250;
-    host.ask([23; 32], 23, true);
+    host.look_up([23; 32], 23, true);
     let own = host.run_own(23);
     assert!(!host.calls().is_up());
     host.end(&own);
@@ -112,11 +112,11 @@ fn fetched_response_is_shared_after_the_owner_has_stored_it() {
     assert_eq!(host.woken(), [1]);
     host.want(4);
     // it joined later: another lookup is sent
-    assert_eq!(host.answer(said(201)), [LOOK_UP]);
+    assert_eq!(host.answer(reply(201)), [LOOK_UP]);
     assert_eq!(host.woken(), [2, 3]);
     host.answer(found(&entry("1")));
     for waiter in [2, 3, 4] {
-        assert_eq!(host.given(waiter), Some("1".into()), "{waiter}");
+        assert_eq!(host.received(waiter), Some("1".into()), "{waiter}");
     }
 }
 
@@ -132,7 +132,7 @@ fn fetched_response_is_not_shared_if_it_was_purged_meanwhile() {
         host.woken();
         let answer = Answer {
             generation: Some(generation),
-            ..said(status)
+            ..reply(status)
         };
         assert_eq!(host.answer(answer), [LOOK_UP], "{status}");
         let granted = Answer {
@@ -153,8 +153,8 @@ fn fetched_response_is_shared_if_the_owner_has_no_space_for_it() {
         host.answer(missing(true));
         let token = host.lead(1).unwrap();
         host.publish(token, entry("1"), 5);
-        host.answer(said(status));
-        assert_eq!(host.given(2), Some("1".into()));
+        host.answer(reply(status));
+        assert_eq!(host.received(2), Some("1".into()));
     }
     // and a response that is not stored at all
     let mut host = Host::new();
@@ -169,8 +169,8 @@ fn fetched_response_is_shared_if_the_owner_has_no_space_for_it() {
         generation: 5,
     });
     assert_eq!(host.run(), [GIVE_BACK]);
-    host.answer(said(204));
-    assert_eq!(host.given(2), Some("1".into()));
+    host.answer(reply(204));
+    assert_eq!(host.received(2), Some("1".into()));
 }
 
 #[test]

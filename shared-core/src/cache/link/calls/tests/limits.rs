@@ -39,7 +39,7 @@ fn reply_without_a_generation_is_not_accepted() {
     assert_eq!(host.calls().news(host.now + 3_000), Some(News::IsAnother));
     // no request is sent to it any more
     assert!(!host.calls().is_up() && !host.calls().may_wait());
-    assert!(!host.ask(KEY, 9, true));
+    assert!(!host.look_up(KEY, 9, true));
     assert!(host.run().is_empty());
 }
 
@@ -57,7 +57,7 @@ fn lookup_at_a_slow_owner_times_out() {
     host.answer(missing(true));
     host.shared.finish(token, Outcome::Alone);
     assert_eq!(host.run(), [GIVE_BACK]);
-    host.answer(said(204));
+    host.answer(reply(204));
     // or to no flight
     host.want(2);
     host.pass(20);
@@ -76,7 +76,7 @@ fn lost_callout_is_forgotten_after_a_timeout() {
     host.shared.finish(token, Outcome::Alone);
     host.made.clear();
     host.run();
-    host.answer(said(204));
+    host.answer(reply(204));
     host.pass(10_000);
     assert_eq!(host.calls().next_tick(host.now), None);
 }
@@ -93,29 +93,29 @@ fn unreachable_owner_is_not_queried_after_three_failures() {
         host.run();
         host.made.clear();
     }
-    assert!(!host.ask(KEY, 10, true));
+    assert!(!host.look_up(KEY, 10, true));
     // entries are not stored either
     let about = About::of(&entry("1"), SPACE, None, 5).unwrap();
     host.calls().store(KEY, Arc::new(entry("1")), about, None);
     assert!(host.run().is_empty());
     host.pass(249);
-    assert!(!host.ask(KEY, 11, true));
+    assert!(!host.look_up(KEY, 11, true));
     host.pass(1);
     // one request probes the owner
     assert_eq!(host.want(12), [LOOK_UP]);
-    assert!(!host.ask([1; 32], 13, true));
+    assert!(!host.look_up([1; 32], 13, true));
     host.fail();
-    assert!(!host.ask([1; 32], 14, true));
+    assert!(!host.look_up([1; 32], 14, true));
     assert_eq!(host.calls().news(host.now), None);
     assert_eq!(
         host.calls().news(host.now + 3_000),
         Some(News::DoesNotAnswer)
     );
     host.pass(250);
-    assert!(host.ask([1; 32], 15, true));
+    assert!(host.look_up([1; 32], 15, true));
     host.run();
-    host.answer(said(404));
-    assert!(host.ask([2; 32], 16, true));
+    host.answer(reply(404));
+    assert!(host.look_up([2; 32], 16, true));
     assert_eq!(host.calls().news(host.now + 3_000), Some(News::Answers));
 }
 
@@ -125,14 +125,14 @@ fn lookup_is_refused_at_the_limit_of_callouts() {
         most: 2,
         ..Bounds::default()
     });
-    assert!(host.ask([1; 32], 1, true) && host.ask([2; 32], 2, true));
-    assert!(!host.ask([3; 32], 3, true));
+    assert!(host.look_up([1; 32], 1, true) && host.look_up([2; 32], 2, true));
+    assert!(!host.look_up([3; 32], 3, true));
     assert_eq!(host.run().len(), 2);
-    assert!(!host.ask([3; 32], 3, true));
+    assert!(!host.look_up([3; 32], 3, true));
     let calls = Arc::clone(&host.calls);
     assert!(!calls.ask_for_all(vec![KEY], &SPACE, at(4), host.now));
     host.answer(missing(true));
-    assert!(host.ask([3; 32], 3, true));
+    assert!(host.look_up([3; 32], 3, true));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn follower_leads_at_the_limit_of_long_polls() {
         most_waits: 1,
         ..Bounds::default()
     });
-    host.ask([1; 32], 1, true);
+    host.look_up([1; 32], 1, true);
     host.want(2);
     assert_eq!(host.answer(missing(false)).len(), 1);
     assert!(host.answer(missing(false)).is_empty());
@@ -167,7 +167,7 @@ fn stores_beyond_the_byte_limit_are_dropped() {
     let mut stored = 0;
     while !host.made.is_empty() {
         stored += host
-            .answer(said(204))
+            .answer(reply(204))
             .iter()
             .filter(|call| call.starts_with("PUT"))
             .count();

@@ -10,7 +10,10 @@ fn found_entry_is_returned_to_the_waiting_request() {
     assert_eq!(host.field("sszip-chain-known"), None);
     assert_eq!(host.made.first_key_value().unwrap().1.timeout, 20);
     assert!(host.answer(found(&entry("1"))).is_empty());
-    assert_eq!((host.woken(), host.given(1)), (vec![1], Some("1".into())));
+    assert_eq!(
+        (host.woken(), host.received(1)),
+        (vec![1], Some("1".into()))
+    );
     assert_eq!(
         (host.shared.flights.count(), host.calls().generation()),
         (0, 5)
@@ -27,7 +30,7 @@ fn missing_entry_is_fetched_under_a_lease_and_stored() {
     assert_eq!(host.publish(token, entry("1"), 5), [STORE]);
     assert_eq!(host.field("sszip-generation"), Some("5"));
     assert_eq!(host.field("sszip-process"), Some("w-1"));
-    assert!(host.answer(said(201)).is_empty());
+    assert!(host.answer(reply(201)).is_empty());
     assert_eq!(host.shared.flights.count(), 0);
 }
 
@@ -39,7 +42,7 @@ fn lease_is_returned_if_the_fetch_has_no_result() {
     let token = host.lead(1).unwrap();
     host.shared.hand_on(token);
     assert_eq!(host.run(), [GIVE_BACK]);
-    assert!(host.answer(said(204)).is_empty());
+    assert!(host.answer(reply(204)).is_empty());
     // also if it is unknown whether the lease was granted
     host.want(2);
     host.fail();
@@ -51,9 +54,9 @@ fn lease_is_returned_if_the_fetch_has_no_result() {
 #[test]
 fn lookup_without_a_lease_is_woken_to_fetch_alone() {
     let mut host = Host::new();
-    host.ask(KEY, 1, false);
+    host.look_up(KEY, 1, false);
     assert_eq!(host.run(), ["GET /v1/entries/KEY"]);
-    host.answer(said(404));
+    host.answer(reply(404));
     assert!(host.is_alone(1));
 }
 
@@ -68,7 +71,7 @@ fn lookup_waits_for_another_process_in_long_polls() {
     assert_eq!(host.answer(missing(false)), [LONG]);
     host.pass(300);
     host.answer(found(&entry("1")));
-    assert_eq!(host.given(1), Some("1".into()));
+    assert_eq!(host.received(1), Some("1".into()));
 }
 
 #[test]
@@ -103,7 +106,7 @@ fn long_poll_is_not_repeated_without_a_waiting_request() {
 fn reply_from_before_a_known_purge_is_not_used() {
     let mut host = Host::new();
     // two replies that cross
-    host.ask([1; 32], 1, true);
+    host.look_up([1; 32], 1, true);
     host.want(2);
     let (first, second) = {
         let mut tickets = host.made.keys().copied();
@@ -124,7 +127,7 @@ fn reply_from_before_a_known_purge_is_not_used() {
         ..found(&entry("new"))
     };
     host.answer(now);
-    assert_eq!(host.given(2), Some("new".into()));
+    assert_eq!(host.received(2), Some("new".into()));
     assert_eq!(host.calls().generation(), 6);
 }
 
@@ -136,7 +139,7 @@ fn lower_generation_of_another_owner_is_accepted() {
     let token = host.lead(1).unwrap();
     host.shared.finish(token, Outcome::Alone);
     host.run();
-    host.answer(said(204));
+    host.answer(reply(204));
     host.want(2);
     let older = Answer {
         generation: Some(3),
@@ -144,7 +147,7 @@ fn lower_generation_of_another_owner_is_accepted() {
     };
     host.answer(older);
     assert_eq!(
-        (host.calls().generation(), host.given(2)),
+        (host.calls().generation(), host.received(2)),
         (3, Some("1".into()))
     );
 }
@@ -158,7 +161,7 @@ fn batch_lookup_returns_the_found_entries() {
     let one = Encoded::of(&entry("1")).unwrap().to_vec();
     let length = (one.len() as u64).to_be_bytes();
     let body = [&[1; 32][..], &500u64.to_be_bytes(), &length, &one].concat();
-    host.answer(Answer { body, ..said(200) });
+    host.answer(Answer { body, ..reply(200) });
     assert_eq!(host.woken(), [9]);
     let found = calls.claim_all(at(9));
     assert!(found.len() == 1 && found[0].0 == [1; 32]);
@@ -209,10 +212,10 @@ fn purge_that_was_not_sent_is_reported_as_failed() {
     let (ticket, _) = host.made.pop_first().unwrap();
     calls.not_made(&host.shared, ticket, host.now);
     assert_eq!(host.woken(), [1]);
-    let (status, said) = calls.claim_said(at(1)).unwrap();
-    let said = String::from_utf8(said).unwrap();
-    assert_eq!(status, 503, "{said}");
-    assert!(said.contains("nothing is purged"), "{said}");
+    let (status, problem) = calls.claim_said(at(1)).unwrap();
+    let problem = String::from_utf8(problem).unwrap();
+    assert_eq!(status, 503, "{problem}");
+    assert!(problem.contains("nothing is purged"), "{problem}");
 }
 
 #[test]
@@ -221,7 +224,7 @@ fn greeting_sets_the_generation_before_the_first_lookup() {
     host.calls().greet();
     let lease = format!("DELETE /v1/leases/{}?process=w-1", "00".repeat(32));
     assert_eq!(host.run(), [lease]);
-    assert!(host.answer(said(204)).is_empty());
+    assert!(host.answer(reply(204)).is_empty());
     assert_eq!(host.calls().generation(), 5);
     assert_eq!(host.want(1), [LOOK_UP]);
 }
