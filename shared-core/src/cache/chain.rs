@@ -28,7 +28,7 @@ const MOST_BLOCKS: usize = 8;
 const AHEAD: u64 = 64;
 
 /// Number of new heads after which a seen head that no node or response has confirmed is dropped.
-/// Until then no entry about the head is cached.
+/// Until then no new entry about the head would be valid.
 const PATIENCE: u8 = 4;
 
 /// Maximum number of blocks above the head that are recorded as shown. Beyond it the highest one,

@@ -32,8 +32,8 @@ pub struct About {
 }
 
 impl About {
-    /// Returns the attributes of an entry that a process has made, or `None` if its method name is
-    /// no word of printable ASCII, which the owner protocol can't carry.
+    /// Returns the attributes of an entry that a process has made. Returns `None` if the owner
+    /// protocol can't carry the method name, as it has spaces or is not printable ASCII.
     pub fn of(
         entry: &Entry,
         namespace: Namespace,

@@ -46,7 +46,7 @@ pub trait Owner: fmt::Debug + Send + Sync {
 
     /// Looks a key of this namespace up. All followers of `token`'s flight are woken: with the
     /// entry, or one of them to lead (if `leases`), or all to send requests of their own. With
-    /// `in_vain` the owner does not wait for a fetch of another process. `now` is in milliseconds
+    /// `in_vain` the lookup does not wait for a fetch of another process. `now` is in milliseconds
     /// of the lookups' clock, here and below.
     ///
     /// # Errors

@@ -10,8 +10,8 @@
 //! ```text
 //!  queued ──▶ next ──▶ in flight ──▶ answered: found     to those who joined before it was sent
 //!    ▲                    │                    granted   one of them leads
-//!    │ later followers    │                    pending   one of them leads, and the owner waits
-//!    │                    │                              (a long poll)
+//!    │ later followers    │                    pending   the lookup is sent again, and the owner
+//!    │                    │                              waits (a long poll)
 //!    └────────────────────┴── failed, late ────────────▶ the node
 //! ```
 
