@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_directives_are_read_with_explicit_ones_first() {
+    fn explicit_stale_directives_override_implied_ones() {
         let stale = |value: &str| said(&[("Cache-Control", value)]).stale;
         let allowed = Stale {
             if_error: 60_000,

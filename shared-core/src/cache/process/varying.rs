@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_beyond_the_limit_replace_single_routes() {
+    fn routes_beyond_the_limit_replace_one_route_each() {
         let varying = Varying::default();
         let long = "x".repeat(8000);
         let place = |number: usize| scope(&[&long, &number.to_string()]);
