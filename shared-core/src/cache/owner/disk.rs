@@ -1,5 +1,4 @@
-//! What the owner needs of a store: of `cache::store` in a product, of a model
-//! in tests.
+//! The store interface of the owner: `cache::store` in production, a model in tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,28 +10,28 @@ use crate::cache::entry::about::{About, Scope};
 pub use crate::cache::store::{Header, Status, StoreError, Waits};
 use crate::cache::{Key, Namespace};
 
-/// An entry as the store gives it back.
+/// An entry as the store returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// What was said of it.
+    /// The attributes and times of the entry.
     pub header: Header,
-    /// Opaque.
+    /// The bytes of the entry, opaque to the owner.
     pub body: Body,
-    /// It will be evicted soon: being asked for, it should be put again.
+    /// Whether the entry will be dropped soon, so that a request should write it again.
     pub is_old: bool,
 }
 
-/// An entry's bytes.
+/// The bytes of an entry.
 #[derive(Clone)]
 pub enum Body {
-    /// On their own.
+    /// Bytes on the heap.
     Owned(Vec<u8>),
-    /// Where the store has them, which keeps them until then.
+    /// Bytes in the block cache of the store, pinned as long as this value lives.
     Lent(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 impl Body {
-    /// On their own from now on; as they were when memory is refused.
+    /// The bytes on the heap; unchanged if the allocation fails.
     #[must_use]
     pub fn into_owned(self) -> Self {
         match &self {
@@ -69,82 +68,80 @@ impl fmt::Debug for Body {
     }
 }
 
-/// A store. Every call may wait for a disk, unless it says that it never does.
+/// A store. Every method may wait for a disk, unless it is documented never to wait.
 pub trait Disk: Send + Sync {
-    /// How many purges there have been. Never waits.
+    /// Number of purges so far. Never waits.
     fn generation(&self) -> u64;
 
-    /// What is under `key`, fresh or not, unless it was purged. What can't be
-    /// read isn't there.
+    /// The entry under `key`, fresh or not, unless it was purged. An entry that cannot be read
+    /// is absent.
     fn get(&self, key: &Key, now: Now) -> Option<Stored>;
 
-    /// The same, if it can be told at once. Never waits.
+    /// The entry under `key`, if the store can read it without a disk. Never waits.
     ///
     /// # Errors
-    /// [`Waits`]: [`get`](Self::get) has to.
+    /// [`Waits`]: only [`get`](Self::get) can tell.
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits>;
 
-    /// `false`: [`get`](Self::get) would find nothing. Never waits.
+    /// Whether [`get`](Self::get) may find an entry. Never waits.
     fn may_have(&self, key: &Key) -> bool;
 
-    /// Keeps an entry. It need not survive a crash.
+    /// Writes an entry. It need not survive a crash.
     ///
     /// # Errors
     /// [`StoreError`].
     fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError>;
 
-    /// Removes entries: [`get`](Self::get) and [`refuses`](Self::refuses) know
-    /// it afterwards, also after a crash or a power loss. Gives the new
-    /// generation. A purge of a namespace, or of everything, takes what is
-    /// [recorded](Self::chain) of its chain with it.
+    /// Purges entries, and returns the new generation. [`get`](Self::get) and
+    /// [`refuses`](Self::refuses) apply the purge afterwards, also after a crash or a power loss.
+    /// A purge of a namespace, or of everything, also removes the [record](Self::chain) of its
+    /// chain.
     ///
     /// # Errors
-    /// [`StoreError`]: it holds in this process only, and is to be tried again.
+    /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.
     fn purge(&self, scope: &Scope) -> Result<u64, StoreError>;
 
-    /// What is recorded of a namespace's chain.
+    /// The record of a namespace's chain.
     ///
     /// # Errors
-    /// [`StoreError`]: it can't be told.
+    /// [`StoreError`]: the record cannot be read.
     fn chain(&self, namespace: &Namespace) -> Result<Record, StoreError>;
 
-    /// Records which chain a namespace has, and that none of its blocks is
-    /// final: as lasting as a purge.
+    /// Records the chain identity of a namespace, and that none of its blocks is final, as durably
+    /// as a purge.
     ///
     /// # Errors
     /// [`StoreError`].
     fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError>;
 
-    /// Records the newest block that is final, or that none is. It need not
-    /// survive a crash, but an entry that is put later must not survive without
-    /// it.
+    /// Records the newest final block, or that no block is final. The record need not survive a
+    /// crash, but an entry that is written later must not survive without it.
     ///
     /// # Errors
     /// [`StoreError`].
     fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError>;
 
-    /// Whether an entry was purged after the node was asked for it. Never
-    /// waits.
+    /// Whether an entry was purged after the node was queried. Never waits.
     fn refuses(&self, key: &Key, about: &About) -> bool;
 
-    /// Notes that `key` was filled, and tells whether it had been before: then
-    /// it is worth its place. Never waits.
+    /// Records a fill of `key`, and returns whether it was filled before: the entry is then worth
+    /// a write to disk. Never waits.
     fn admits(&self, key: &Key, now: Now) -> bool;
 
-    /// Writes down what lies in memory, so that a crash does not lose it.
+    /// Writes the memtables to disk, so that a crash does not lose them.
     ///
     /// # Errors
     /// [`StoreError`].
     fn flush(&self) -> Result<(), StoreError>;
 
-    /// Lets go of what was written more than `goes` milliseconds ago, or later,
-    /// in large pieces. From then on what was written more than `renews`
-    /// milliseconds ago [is old](Stored::is_old).
+    /// Drops entries that were written more than `goes` milliseconds ago, in large units and hence
+    /// some of them later. From then on entries that were written more than `renews` milliseconds
+    /// ago [are old](Stored::is_old).
     fn forget(&self, goes: u64, renews: u64, now: Now);
 
-    /// Something for the log, once.
+    /// Takes the next line for the log.
     fn next_event(&self) -> Option<String>;
 
-    /// What it knows of itself.
+    /// The status of the store.
     fn status(&self) -> Status;
 }

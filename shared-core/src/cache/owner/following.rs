@@ -1,5 +1,5 @@
-//! What the owner knows of the chains that it follows goes to the processes,
-//! and decides which entries hold.
+//! Publication of the states of followed chains to the processes; they decide which entries are
+//! valid.
 
 use super::now::Now;
 use super::state::Owner;
@@ -12,34 +12,33 @@ use crate::cache::Namespace;
 use crate::lock::locked;
 
 impl Owner {
-    /// From now on the chain behind a namespace is followed: nothing of it is
-    /// taken for final, nor kept past a reorganisation, but by what
-    /// [`moved`](Self::moved) says.
+    /// Starts following the chain of a namespace: none of its blocks counts as final, and no entry
+    /// outlives a reorganisation, except as [`moved`](Self::moved) reports.
     pub fn follow(&self, namespace: Namespace, heights: Heights, now: Now) {
         let unknown = || State::unknown(heights, now.unix);
         self.chains.get_or_add(namespace, unknown);
         self.announce_chain(&mut locked(&self.shared), &namespace);
     }
 
-    /// Of a chain that is followed: whether what the store has of it waits until
-    /// its node has been looked at. It may be another chain since the last owner.
+    /// Sets whether the stored entries of a followed chain wait for a check of its node, which may
+    /// have another chain than under the last owner.
     pub fn set_unchecked(&self, namespace: &Namespace, is_unchecked: bool) {
         if let Some(chain) = self.chains.get(namespace) {
             chain.set_unchecked(is_unchecked);
         }
     }
 
-    /// What has become of a chain that is followed. All processes are told.
+    /// Applies a change to a followed chain, and notifies all processes.
     pub fn moved(&self, namespace: &Namespace, by: Move) {
         self.changed(namespace, |state| state.moved(by));
     }
 
-    /// Changes what is known of a chain, and tells all processes if that is news.
+    /// Changes the state of a chain, and notifies all processes if it differs.
     fn changed(&self, namespace: &Namespace, change: impl FnOnce(&mut State)) {
         let Some(chain) = self.chains.get(namespace) else {
             return;
         };
-        // one after the other: no process hears of the older state last
+        // serialized: no process receives the older state last
         let mut shared = locked(&self.shared);
         let is_news = chain.change(|state| {
             let before = state.clone();
@@ -51,8 +50,8 @@ impl Owner {
         }
     }
 
-    /// An answer was of another chain than the namespace's: nothing of it is stored or sent
-    /// until it is [resumed](Self::resume). All processes are told.
+    /// Suspends a namespace because a response was of another chain: nothing of it is stored or
+    /// sent until it is [resumed](Self::resume). Notifies all processes.
     pub fn suspend(&self, namespace: Namespace, now: Now) {
         let is_followed = self.chains.get(&namespace).is_some();
         if locked(&self.suspended)
@@ -65,7 +64,7 @@ impl Owner {
         }
     }
 
-    /// What was suspended and is covered by a purge is not any more.
+    /// Resumes the suspended namespaces that a purge covers.
     pub fn resume(&self, scope: &Scope) {
         let mut suspended = locked(&self.suspended);
         let covered: Vec<_> = match scope {
@@ -76,15 +75,15 @@ impl Owner {
         drop(suspended);
         for (namespace, is_followed) in covered {
             if let (Some(chain), false) = (self.chains.get(&namespace), is_followed) {
-                // as before: nobody says that it is another one
+                // as before: nothing reports another chain
                 chain.change(|state| state.known = true);
             }
             self.moved(&namespace, Move::Wrong(false));
         }
     }
 
-    /// A process has shown a block to a client. If it is above the head, what is true of an
-    /// older one is over, and all processes are told.
+    /// Records that a process has shown a block to a client. If it is above the head, responses
+    /// about older heads expire, and all processes are notified.
     pub fn shows(&self, namespace: &Namespace, sighting: Sighting) {
         let Some(chain) = self.chains.get(namespace) else {
             return;
@@ -95,16 +94,16 @@ impl Owner {
         }
     }
 
-    /// The newest blocks of a chain, the newest first: told with the next
-    /// [move](Self::moved).
+    /// Sets the newest blocks of a chain, the newest first; they are published with the next
+    /// [change](Self::moved).
     pub fn knows(&self, namespace: &Namespace, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
         if let Some(chain) = self.chains.get(namespace) {
             chain.change(|state| state.knows(blocks));
         }
     }
 
-    /// The node of a chain is known to have the chain that the namespace is of, with this
-    /// identity; `None`: that is not known. All processes are told.
+    /// Records that the node of a chain has the chain of the namespace, with this identity;
+    /// `None` if that is unknown. Notifies all processes.
     pub fn identified(&self, namespace: &Namespace, identity: Option<Identity>) {
         self.changed(namespace, |state| {
             state.known = identity.is_some();
@@ -113,8 +112,9 @@ impl Owner {
         });
     }
 
-    /// A purge of `scope` begins, after which namespaces may be of other chains: processes
-    /// compare no answer with the identity of before.
+    /// Clears the chain identities that a purge of `scope` covers, when it begins: the namespaces
+    /// may have other chains after it, and processes must not compare responses with the old
+    /// identities.
     pub fn forget_identities(&self, scope: &Scope) {
         let namespaces = match scope {
             Scope::Everything => self.chains.all().into_iter().map(|(it, _)| it).collect(),
@@ -129,22 +129,21 @@ impl Owner {
         }
     }
 
-    /// What processes were told of a chain last, and the number of that: it grows
-    /// each time, beyond those of an owner before this one. `None`: it is not
-    /// followed.
+    /// The last published state of a chain, and its number, which grows with each publication and
+    /// beyond the numbers of an earlier owner. `None` if the chain is not followed.
     pub fn told(&self, namespace: &Namespace) -> Option<(u64, State)> {
         let chain = self.chains.get(namespace)?;
-        // first: what changes meanwhile has another one
+        // first: a change in the meantime has another number
         let number = locked(&self.shared).told.get(namespace).copied()?;
         Some((number, chain.state()))
     }
 
-    /// The highest head that is known of a chain, by its node or by an answer.
+    /// The highest head of a chain that its node or a response has shown.
     pub fn seen(&self, namespace: &Namespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.state().seen)
     }
 
-    /// Tells all processes what is known of a chain.
+    /// Publishes the state of a chain to all processes.
     pub(super) fn announce_chain(&self, shared: &mut Shared, namespace: &Namespace) {
         if let Some(chain) = self.chains.get(namespace) {
             let state = Box::new(chain.state());

@@ -1,5 +1,5 @@
-//! An entry takes on another form: it was read, it turns out to be final, or it
-//! was made smaller.
+//! Replacement of an entry by another form of it: read strictly, found to be final, or
+//! recompressed.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use crate::cache::Key;
 use crate::lock::write;
 
 impl Owner {
-    /// Reads an entry that is [unread](Kept::unread): one that was stored at a
-    /// glance (see `cache::entry::check`), which somebody has to read before anybody gets
-    /// it. Of what several processes ask for that is the owner, at the first hit,
-    /// once for all of them. `None`: it is no answer, or memory is refused; it is
-    /// not in memory any more. Takes milliseconds for each megabyte.
+    /// Reads an [unchecked](Kept::unread) entry strictly (see `cache::entry::check`), which must
+    /// happen before any client receives it. The owner does so at the first hit, once for all
+    /// processes. Returns `None` if the entry is no response, which removes it from memory, or if
+    /// the allocation fails. Takes milliseconds per megabyte.
     pub fn read(&self, key: &Key, kept: &Arc<Kept>) -> Option<Arc<Kept>> {
         let Some(body) = check::read(kept.body()) else {
             self.memory.remove_this(key, kept);
@@ -29,15 +28,13 @@ impl Owner {
         if self.replace(key, kept, &read) {
             return Some(read);
         }
-        // somebody else has done the same; what was purged or filled anew is read
-        // all the same
+        // another thread has read it already; an entry that was purged or filled again is read too
         Some(self.memory.read_form_of(key, kept).unwrap_or(read))
     }
 
-    /// An entry turns out to be of a block that was final when the node was
-    /// asked: from now on it may be given out for `fresh` milliseconds more.
-    /// `None`: it was purged, or filled anew; or it is none that this can be
-    /// done with, or memory is refused.
+    /// Makes an entry final whose block was final when the node was queried: it is fresh for
+    /// `fresh` milliseconds more. Returns `None` if it was purged or filled again, if it cannot be
+    /// made final, or if the allocation fails.
     pub fn make_final(
         &self,
         key: &Key,
@@ -57,20 +54,19 @@ impl Owner {
         self.replace(key, kept, &made).then_some(made)
     }
 
-    /// An entry that is to be stored was [made
-    /// smaller](crate::cache::entry::recompress::recompress): what is to be stored in its
-    /// place. `None`: nothing is, it was purged or filled anew meanwhile.
+    /// Replaces an entry that is to be stored by its
+    /// [recompressed](crate::cache::entry::recompress::recompress) body, and returns the entry to
+    /// store instead. Returns `None` if it was purged or filled again: nothing is to be stored.
     pub fn recompressed(&self, key: &Key, kept: &Arc<Kept>, body: Vec<u8>) -> Option<Arc<Kept>> {
         let saved = kept.body().len().saturating_sub(body.len()) as u64;
         let other = Arc::new(kept.with_body(body));
         {
-            // alone, as below
+            // exclusive, as in `replace`
             let _effect = write(&self.effect);
             if self.disk.refuses(key, kept.about()) || self.memory.has_other(key, kept) {
                 return None;
             }
-            // somebody else may have read it; and one that has left memory for
-            // want of room is stored as well
+            // another thread may have read it; an entry that has left memory is stored as well
             self.memory
                 .replace(key, |there| there.is_form_of(kept), &other);
         }
@@ -82,11 +78,9 @@ impl Owner {
         Some(other)
     }
 
-    /// Puts `by` in the place of `kept` in memory, unless that was purged or
-    /// something else was put there. Whether it did.
+    /// Replaces `kept` in memory by `by`, unless it was purged or replaced. Returns whether it was.
     fn replace(&self, key: &Key, kept: &Arc<Kept>, by: &Arc<Kept>) -> bool {
-        // alone: no fill comes in between; a purge is judged by the generation,
-        // which stays
+        // exclusive: no fill comes in between; purges compare the generation, which does not change
         let _effect = write(&self.effect);
         let is_it = |there: &Arc<Kept>| Arc::ptr_eq(there, kept);
         !self.disk.refuses(key, by.about()) && self.memory.replace(key, is_it, by)

@@ -1,14 +1,14 @@
-//! Who fetches what nobody has: the first to miss a key leads, the others are
-//! told when it is there, or that it won't be.
+//! Leases: the first process that misses a key leads, and the others are notified when the entry
+//! is present or the leader has given up.
 //!
 //! ```text
-//!          ask: granted                 put, give_back, expire, forget
+//!          request: granted             fill, release, expiry, disconnect
 //!  (none) ──────────────▶ leased ──────────────────────────────────▶ (none)
-//!                          │  ▲                      those who were told
-//!                          └──┘ ask: pending         "pending" are returned
+//!                          │  ▲                      processes that received
+//!                          └──┘ request: pending     "pending" are returned
 //! ```
 //!
-//! Nothing waits here: the caller sends the events.
+//! No function waits: the caller sends the events.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -16,23 +16,23 @@ use std::collections::{BTreeSet, HashMap};
 use super::processes::Name;
 use crate::cache::Key;
 
-/// What one that missed a key is to do.
+/// The action of a process that missed a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// Ask the node; then put the entry, or give the lease back.
+    /// Fetch from the node; then put the entry, or release the lease.
     Granted,
-    /// Another one asks the node: an event will come.
+    /// Wait for an event: another process fetches from the node.
     Pending,
-    /// There are too many leases: ask the node, and tell nobody.
+    /// Fetch from the node without a lease: the maximum number of leases is reached.
     Full,
 }
 
-/// A lease that has ended, and who is to be told.
+/// A lease that has ended, and the processes to notify.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Of what.
+    /// The key of the lease.
     pub key: Key,
-    /// Those that were told "pending", in that order.
+    /// Processes that received "pending", in that order.
     pub waiters: Vec<Name>,
 }
 
@@ -40,7 +40,7 @@ pub struct Ended {
 #[derive(Debug)]
 pub struct Leases {
     held: HashMap<Key, Held>,
-    /// When each ends, in milliseconds.
+    /// End of each lease in milliseconds.
     ends: BTreeSet<(u64, Key)>,
     most: usize,
 }
@@ -53,7 +53,7 @@ struct Held {
 }
 
 impl Leases {
-    /// None, and room for `most`.
+    /// An empty table of at most `most` leases.
     pub fn new(most: usize) -> Self {
         Self {
             held: HashMap::new(),
@@ -62,8 +62,8 @@ impl Leases {
         }
     }
 
-    /// `process` has missed `key`. A lease that it gets lasts until `ends` at
-    /// most; the holder of one may ask again and has it until then. Call
+    /// Requests the lease of `key` for `process`. A granted lease lasts until `ends` at most; its
+    /// holder may request it again, and then has it until the new `ends`. Call
     /// [`expire`](Self::expire) first.
     pub fn ask(&mut self, key: Key, process: &Name, ends: u64) -> Lease {
         let most = self.most;
@@ -93,28 +93,28 @@ impl Leases {
         Lease::Granted
     }
 
-    /// `process` gives its lease of `key` back.
+    /// Releases the lease that `process` has of `key`.
     pub fn give_back(&mut self, key: &Key, process: &Name) -> Option<Ended> {
         (self.held.get(key)?.holder == *process)
             .then(|| self.end(key))
             .flatten()
     }
 
-    /// The leases whose time is over at `now`.
+    /// Ends the leases that have expired at `now`.
     pub fn expire(&mut self, now: u64) -> Vec<Ended> {
         let mut ended = Vec::new();
         while let Some((ends, key)) = self.ends.first().copied() {
             if ends > now {
                 break;
             }
-            // without it the loop would not end
+            // without this the loop would not end
             self.ends.remove(&(ends, key));
             ended.extend(self.end(&key));
         }
         ended
     }
 
-    /// `process` has gone: the leases that it had.
+    /// Ends the leases of `process`, which has disconnected.
     pub fn forget(&mut self, process: &Name) -> Vec<Ended> {
         let keys: Vec<Key> = self
             .held
@@ -125,17 +125,17 @@ impl Leases {
         keys.iter().filter_map(|key| self.end(key)).collect()
     }
 
-    /// When the next one ends, in milliseconds.
+    /// End of the lease that ends next, in milliseconds.
     pub fn next_end(&self) -> Option<u64> {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// How many there are.
+    /// Number of leases.
     pub fn count(&self) -> usize {
         self.held.len()
     }
 
-    /// That of `key`, whoever has it: it is there now.
+    /// Ends the lease of `key`, whoever holds it, because the entry is present.
     pub fn end(&mut self, key: &Key) -> Option<Ended> {
         let held = self.held.remove(key)?;
         self.ends.remove(&(held.ends, *key));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_bounded() {
+    fn number_of_leases_is_limited() {
         let mut leases = Leases::new(1);
         assert_eq!(leases.ask(KEY, &name("a"), 100), Lease::Granted);
         assert_eq!(leases.ask([8; 32], &name("a"), 100), Lease::Full);
@@ -194,10 +194,10 @@ mod tests {
         }
 
         proptest! {
-            /// Whoever was told "pending" is told of the end of just that
-            /// lease, once; and no key has two that lead.
+            /// Each process that received "pending" is notified of the end of just that lease,
+            /// once; and no key has two holders.
             #[test]
-            fn who_waits_is_told(steps in prop::collection::vec(step(), 0..80)) {
+            fn waiters_are_notified_once_of_the_end_of_their_lease(steps in prop::collection::vec(step(), 0..80)) {
                 let mut leases = Leases::new(100);
                 let mut now = 0;
                 // key -> (holder, end, waiters), the slow way

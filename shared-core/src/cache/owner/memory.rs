@@ -1,8 +1,8 @@
-//! The owner's own memory tier.
+//! The memory tier of the owner.
 //!
-//! What is not final lives here only, and so does the first fill of what is:
-//! most answers are asked for once, and a disk is not there for those.
-//! Eviction is `quick_cache`'s, as in the hot tier (`cache::process::hot`).
+//! Entries that are not final are only here, and so is the first fill of a final entry: most
+//! responses are requested once and are not worth a write to disk. Eviction is that of
+//! `quick_cache`, as in the hot tier (`cache::process::hot`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -24,29 +24,29 @@ use crate::cache::Key;
 pub struct Kept {
     about: About,
     body: Body,
-    /// What it has to hold against, if that is followed.
+    /// The followed chain on which the entry depends.
     chain: Option<Arc<Chain>>,
-    /// How old it was at `since`, and then for how long still fresh.
+    /// Age at `since`, and remaining lifetime from then on, in milliseconds.
     age: u64,
     fresh: u64,
     /// Monotonic milliseconds.
     since: u64,
-    /// Which of all entries it is, whatever its form.
+    /// Number of the entry among all entries; its forms have the same number.
     number: u64,
     is_stored: AtomicBool,
-    /// When it went to the store, or was found there. Monotonic milliseconds.
+    /// Time when the entry was written to the store or read from it. Monotonic milliseconds.
     placed: AtomicU64,
-    /// When it was last asked for. Monotonic milliseconds.
+    /// Time of the last request. Monotonic milliseconds.
     asked: AtomicU64,
-    /// No purge up to this one is about it.
+    /// No purge up to this generation covers the entry.
     outlived: AtomicU64,
 }
 
-/// Entries that there were.
+/// Number of entries created so far.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Kept {
-    /// One that is fresh for so many milliseconds from now on.
+    /// An entry that is fresh for `fresh` milliseconds from `now` on.
     pub fn new(about: About, body: Vec<u8>, fresh: u64, now: Now) -> Self {
         Self::begun(about, Body::Owned(body), fresh, now)
     }
@@ -67,7 +67,7 @@ impl Kept {
         }
     }
 
-    /// One that the store gave. A wall clock that was put back makes it no
+    /// An entry that was read from the store. A wall clock that was set back does not make it
     /// fresher than it was at first.
     pub fn from_store(stored: Stored, now: Now) -> Self {
         let Header {
@@ -83,8 +83,8 @@ impl Kept {
         }
     }
 
-    /// The same entry in another form, which goes on from here: what happens to
-    /// the one that is in memory counts.
+    /// The entry in another form, with the state of the present form: changes to the form that is
+    /// in memory count.
     pub fn with_body(&self, body: Vec<u8>) -> Self {
         let same = |number: &AtomicU64| number.load(Ordering::Relaxed).into();
         Self {
@@ -99,12 +99,12 @@ impl Kept {
         }
     }
 
-    /// Whether they are forms of one entry.
+    /// Whether both are forms of one entry.
     pub fn is_form_of(&self, other: &Self) -> bool {
         self.number == other.number
     }
 
-    /// The same; if its chain is one of `chains`, it has to hold against that.
+    /// The entry, made dependent on its chain if that is one of `chains`.
     #[must_use]
     pub fn among(mut self, chains: &Chains) -> Self {
         self.chain = chains.get(&self.about.namespace);
@@ -121,40 +121,39 @@ impl Kept {
         Some(Stamp::new(self.chain.as_ref()?, class, epoch, height))
     }
 
-    /// Whether it is as true as when it was asked for, but for the time.
+    /// Whether the entry is as valid as when the node was queried, apart from its lifetime.
     pub fn holds(&self) -> bool {
         self.stamp().is_none_or(|stamp| stamp.holds())
     }
 
-    /// Whether its chain is known to be the one that it was when it was stored,
-    /// or nobody can tell.
+    /// Whether its chain is known to be the chain that it was stored under, or cannot be compared.
     pub fn is_checked(&self) -> bool {
         self.stamp().is_none_or(|stamp| stamp.is_checked())
     }
 
-    /// If it hangs on the head: what was true of an older one is over. Whether
-    /// that is news.
+    /// Expires the responses about older heads, if the entry depends on the head. Returns whether
+    /// the entry shows a newer head.
     pub fn tell(&self) -> bool {
         self.stamp().is_some_and(|stamp| stamp.tell())
     }
 
-    /// What was said of it.
+    /// The attributes of the entry.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// Opaque.
+    /// The bytes of the entry, opaque to the owner.
     pub fn body(&self) -> &[u8] {
         self.body.as_ref()
     }
 
-    /// If it was stored at a glance and nobody has read it yet: how long it
-    /// is, in plain bytes.
+    /// The decompressed length in bytes of an entry that was stored unchecked and has not been
+    /// read strictly yet.
     pub fn unread(&self) -> Option<u64> {
         wire::unread_length(self.body())
     }
 
-    /// For how many milliseconds it is still fresh; 0: it is not.
+    /// Remaining lifetime in milliseconds; 0 if the entry is not fresh.
     pub fn fresh(&self, now: Now) -> u64 {
         match self.holds() {
             true => self.fresh.saturating_sub(self.passed(now)),
@@ -162,35 +161,34 @@ impl Kept {
         }
     }
 
-    /// How many milliseconds ago it was stored.
+    /// Age in milliseconds since the entry was stored.
     pub fn age(&self, now: Now) -> u64 {
         self.age.saturating_add(self.passed(now))
     }
 
-    /// Whether it should go to the store now that it is asked for. Says so
-    /// once.
+    /// Whether the entry should be written to the store on this request. Returns true once.
     pub fn is_to_be_stored(&self) -> bool {
         self.about.class.may_be_stored()
             && !self.is_stored.load(Ordering::Relaxed)
             && !self.is_stored.swap(true, Ordering::Relaxed)
     }
 
-    /// The store has refused it: it may be asked to again.
+    /// Marks the entry as rejected by the store: it may be offered again.
     pub fn is_not_stored(&self) {
         self.is_stored.store(false, Ordering::Relaxed);
     }
 
-    /// The store has got it.
+    /// Marks the entry as written to the store.
     pub fn is_placed(&self, now: Now) {
         self.placed.store(now.monotonic, Ordering::Relaxed);
     }
 
-    /// It [is to be stored](Self::is_to_be_stored) again if the store got it
-    /// so many milliseconds ago, or longer.
+    /// Marks the entry as [to be stored](Self::is_to_be_stored) again if it was written to the
+    /// store `after` milliseconds ago or earlier.
     pub fn renew(&self, after: u64, now: Now) {
         let placed = self.placed.load(Ordering::Relaxed);
         if now.monotonic.saturating_sub(placed) >= after {
-            // one of those who ask at the same time
+            // only one of concurrent requests
             let renews = self.placed.compare_exchange(
                 placed,
                 now.monotonic,
@@ -203,13 +201,13 @@ impl Kept {
         }
     }
 
-    /// When it was last asked for, in monotonic milliseconds.
+    /// Time of the last request, in monotonic milliseconds.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether a purge up to `newest` is about it, as `judge` knows; it is asked
-    /// once for each purge that there was.
+    /// Whether a purge up to `newest` covers the entry, as `judge` determines; `judge` is called
+    /// once per purge.
     pub fn is_purged(&self, newest: u64, judge: impl FnOnce(&About) -> bool) -> bool {
         if self.outlived.load(Ordering::Relaxed) >= newest {
             return false;
@@ -234,7 +232,7 @@ impl Kept {
     }
 }
 
-/// What an entry takes besides its body, with its place in the cache. Bytes.
+/// Bytes that an entry takes in addition to its body, including its slot in the cache.
 const OVERHEAD: u64 = 256;
 
 #[derive(Clone)]
@@ -246,7 +244,7 @@ impl Weighter<Key, Arc<Kept>> for ByWeight {
     }
 }
 
-/// Entries by key.
+/// The entries in memory by key.
 pub struct Memory {
     cache: Cache<Key, Arc<Kept>, ByWeight, RandomState, Evictions>,
     evictions: Evictions,
@@ -254,8 +252,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A tier of at most `capacity` bytes. An entry takes nine tenths of it at
-    /// most.
+    /// A tier of at most `capacity` bytes. One entry may take nine tenths of it.
     pub fn new(capacity: u64) -> Self {
         let evictions = Evictions::default();
         Self {
@@ -265,12 +262,12 @@ impl Memory {
         }
     }
 
-    /// Whether it takes an entry of that many bytes.
+    /// Whether an entry of `length` bytes fits.
     pub fn takes(&self, length: usize) -> bool {
         length as u64 + OVERHEAD <= self.max_entry
     }
 
-    /// What is under `key`, if it is fresh.
+    /// The entry under `key`, if it is fresh.
     pub fn get(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
         let kept = self.cache.get(key)?;
         if kept.fresh(now) == 0 {
@@ -281,13 +278,13 @@ impl Memory {
         Some(kept)
     }
 
-    /// As [`get`](Self::get), but not counted as being asked for.
+    /// The entry under `key`, if it is fresh; not counted as a request.
     pub fn peek(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
         self.cache.peek(key).filter(|kept| kept.fresh(now) > 0)
     }
 
-    /// Puts an entry under `key`, in place of what was there. `false` if it
-    /// is too large, or [lent](Body::Lent); nothing is then under that key.
+    /// Inserts an entry under `key`, in place of the present one. Returns false if the entry is too
+    /// large or [pinned in the store](Body::Lent); the key is then empty.
     pub fn insert(&self, key: Key, kept: &Arc<Kept>) -> bool {
         if kept.weight() > self.max_entry || matches!(kept.body, Body::Lent(_)) {
             self.cache.remove(&key);
@@ -297,44 +294,43 @@ impl Memory {
         true
     }
 
-    /// Whether another entry than `kept`, in whichever form, is under that key.
+    /// Whether `key` has another entry than `kept`, in whatever form.
     pub fn has_other(&self, key: &Key, kept: &Kept) -> bool {
         let there = self.cache.peek(key);
         there.is_some_and(|there| !there.is_form_of(kept))
     }
 
-    /// The form of `kept` that somebody has read, if it is under that key.
+    /// The strictly read form of `kept`, if it is under `key`.
     pub fn read_form_of(&self, key: &Key, kept: &Kept) -> Option<Arc<Kept>> {
         let there = self.cache.peek(key)?;
         (there.is_form_of(kept) && there.unread().is_none()).then_some(there)
     }
 
-    /// Puts another entry, or another form of one, in the place of that which is
-    /// there, if it is the one. Nothing else may be put under that key meanwhile.
+    /// Replaces the entry under `key` if `is_it` returns true for it. No other thread may insert
+    /// under that key in the meantime.
     pub fn replace(&self, key: &Key, is_it: impl Fn(&Arc<Kept>) -> bool, by: &Arc<Kept>) -> bool {
         let is_there = self.cache.peek(key).is_some_and(|there| is_it(&there));
         is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
     }
 
-    /// Takes out `kept`, unless it was replaced.
+    /// Removes `kept`, unless it was replaced.
     pub fn remove_this(&self, key: &Key, kept: &Arc<Kept>) {
         self.cache.remove_if(key, |other| Arc::ptr_eq(other, kept));
     }
 
-    /// Takes out what was last asked for before then, in monotonic
-    /// milliseconds.
+    /// Removes entries whose last request was before `asked_before`, in monotonic milliseconds.
     pub fn forget(&self, asked_before: u64) {
         self.sweep(|_, kept| kept.asked() < asked_before);
     }
 
-    /// Takes out what is under `key`, if it goes. Whether it did.
+    /// Removes the entry under `key` if `goes` returns true for it. Returns whether it was removed.
     pub fn take_out(&self, key: &Key, goes: impl Fn(&Key, &Kept) -> bool) -> bool {
         let taken = self.cache.remove_if(key, |kept| goes(key, kept));
         taken.is_some()
     }
 
-    /// Takes out what goes, one entry after the other: nobody waits for more
-    /// than one of them. How many there were.
+    /// Removes the entries for which `goes` returns true, one by one, so that no other thread waits
+    /// for more than one removal. Returns their number.
     pub fn sweep(&self, goes: impl Fn(&Key, &Kept) -> bool) -> u64 {
         let mut swept = 0;
         for (key, kept) in self.cache.iter() {
@@ -346,7 +342,7 @@ impl Memory {
         swept
     }
 
-    /// Those that are fresh, and belong to the store, but are not there.
+    /// The fresh entries that belong in the store and are not there.
     pub fn not_stored(&self, now: Now) -> Vec<(Key, Arc<Kept>)> {
         self.cache
             .iter()
@@ -354,22 +350,22 @@ impl Memory {
             .collect()
     }
 
-    /// What the entries weigh, in bytes. Never more than the capacity.
+    /// Total weight of the entries in bytes. Never more than the capacity.
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// How much they may weigh, in bytes.
+    /// Maximum total weight in bytes.
     pub fn capacity(&self) -> u64 {
         self.cache.capacity()
     }
 
-    /// How many have left because others needed their room.
+    /// Number of entries that were evicted.
     pub fn evictions(&self) -> u64 {
         self.evictions.count()
     }
 
-    /// How many there are, stale ones too.
+    /// Number of entries, including stale ones.
     pub fn count(&self) -> usize {
         self.cache.len()
     }
@@ -402,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_there_while_it_is_fresh() {
+    fn entry_is_found_while_it_is_fresh() {
         let memory = Memory::new(10_000);
         assert!(memory.insert(KEY, &kept(Class::Tip, 1_500)));
         let entry = memory.get(&KEY, at(1_499)).unwrap();
@@ -413,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn memory_stays_below_its_capacity_when_entries_are_inserted() {
         let memory = Memory::new(10_000);
         let large = Kept::new(about(Class::Immutable), vec![0; 9_000], 1_000, at(0));
         assert!(memory.insert(KEY, &kept(Class::Immutable, 1_000)));
@@ -428,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_not_kept() {
+    fn pinned_body_is_not_inserted_into_memory() {
         let memory = Memory::new(100_000);
         for is_lent in [false, true] {
             let body = match is_lent {
@@ -452,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_the_store_keeps_its_age() {
+    fn entry_read_from_the_store_keeps_its_age() {
         let stored = |is_old| Stored {
             header: Header {
                 about: about(Class::Resource),
@@ -479,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn another_form_takes_only_its_own_entrys_place() {
+    fn form_replaces_only_its_own_entry() {
         let memory = Memory::new(10_000);
         let (old, newer) = (kept(Class::Immutable, 1_000), kept(Class::Immutable, 1_000));
         let form = Arc::new(old.with_body(vec![2; 10]));
@@ -502,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_has_is_put_there_again_in_time_and_once() {
+    fn stored_entry_is_to_be_stored_again_once_after_the_renewal_time() {
         let entry = kept(Class::Immutable, 10_000);
         assert!(entry.is_to_be_stored());
         entry.is_placed(at(100));
@@ -515,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_takes_out_what_goes_and_nothing_else() {
+    fn sweep_removes_exactly_the_matching_entries() {
         let memory = Memory::new(1 << 20);
         for n in 0..200u8 {
             memory.insert([n; 32], &kept(Class::Immutable, 1_000));
@@ -532,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_is_judged_once() {
+    fn entry_is_compared_with_each_purge_once() {
         let entry = kept(Class::Immutable, 1_000);
         let never = |_: &About| panic!("there was none since");
         assert!(!entry.is_purged(0, never));

@@ -1,19 +1,19 @@
-//! The one process that keeps the entries of a machine: its rules.
+//! Rules of the owner, the one process of a machine that stores entries.
 //!
-//! Sans-I/O: no socket, no thread, no clock. `docs/owner-protocol.md` is what
-//! the outside sees; crate `sszip-owner` carries the bytes. The parts:
+//! Sans-I/O: no socket, no thread, no clock. `docs/owner-protocol.md` specifies the protocol;
+//! crate `sszip-owner` carries the bytes. The modules:
 //!
 //! | module        | concern                                              |
 //! |---------------|------------------------------------------------------|
-//! | [`leases`]    | who fetches what nobody has                          |
-//! | [`processes`] | events, the time each may use its memory, purges     |
+//! | [`leases`]    | the right to fetch a key that missed                  |
+//! | [`processes`] | events, send leases, purges                          |
 //! | [`memory`]    | entries in memory, within a number of bytes          |
-//! | [`disk`]      | what the owner needs of a store                      |
-//! | [`following`] | what is known of chains goes to the processes         |
-//! | [`forms`]     | an entry in another form: read, final, or smaller    |
-//! | [`store`]     | that store                                           |
-//! | [`tracker`]   | what becomes of a namespace's chain                  |
-//! | [`state`]     | all of it together                                   |
+//! | [`disk`]      | the store interface of the owner                     |
+//! | [`following`] | publication of chain states to the processes         |
+//! | [`forms`]     | replacement of an entry: read, final or recompressed |
+//! | [`store`]     | `cache::store` behind that interface                 |
+//! | [`tracker`]   | tracking of a namespace's chain                      |
+//! | [`state`]     | the owner that joins all of them                     |
 
 pub mod disk;
 pub mod following;

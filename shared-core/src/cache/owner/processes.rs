@@ -1,9 +1,9 @@
-//! The processes that hold an event stream: what they are to be told, until
-//! when each may send what it has in memory, and when a purge holds in all.
+//! The processes with an event stream: their queued events, their send leases, and the
+//! completion of purges.
 //!
-//! A time is given when its event is *taken* by whoever sends it, never when
-//! it is queued: a process that reads nothing is given nothing, so that a
-//! purge waits for it for [`memory_lease`] at most, whatever lies in between.
+//! A send lease starts when its event is *taken* for sending, never when it is queued: a process
+//! that reads nothing receives no lease, so a purge waits for it for at most [`memory_lease`],
+//! whatever is queued in between.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,54 +12,54 @@ use crate::cache::told::Event;
 use crate::cache::Key;
 use crate::times::{memory_lease, memory_lease_renewal, predecessor_lease};
 
-/// Events that a stream may be behind. Beyond it the stream is closed: the
-/// process learns from the next one's `hello` what it has missed.
+/// Maximum number of events that a stream may lag behind. Beyond it the stream is closed: the
+/// `hello` of the process's next stream shows what it has missed.
 const MOST_EVENTS: usize = 16_384;
 
-/// Processes at a time.
+/// Maximum number of processes at a time.
 const MOST_PROCESSES: usize = 1_024;
 
-/// A process's name for itself: 1 to 64 letters, digits, `-`, `.`, `_`.
+/// The name that a process chooses for itself: 1 to 64 letters, digits, `-`, `.`, `_`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// `None` if it is none.
+    /// The name, or `None` if it is malformed.
     pub fn new(name: &str) -> Option<Self> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         ((1..=64).contains(&name.len()) && name.bytes().all(is_good)).then(|| Self(name.into()))
     }
 
-    /// As it was given.
+    /// The name as received.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// One event stream, of all that there ever were.
+/// The identity of an event stream; identities are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream(u64);
 
-/// What to do with a stream now.
+/// The next action on an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this, and ask again.
+    /// Send this event, and call again.
     Event(Event),
-    /// Nothing before this time (monotonic milliseconds), unless it is woken.
+    /// Send nothing before this time (monotonic milliseconds), unless the stream is woken.
     Idle(u64),
-    /// Close it: a newer one has its place, or it is too far behind.
+    /// Close the stream: a newer one has replaced it, or it lags too far behind.
     Close,
 }
 
-/// There are too many processes.
+/// The error that too many processes are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
-/// An acknowledgement of a purge that never was.
+/// The error of an acknowledgement of a purge that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchPurge;
 
-/// All processes.
+/// All processes that are connected or have a send lease.
 #[derive(Debug, Default)]
 pub struct Processes {
     by_name: HashMap<Name, Process>,
@@ -67,7 +67,7 @@ pub struct Processes {
     next_stream: u64,
     woken: Vec<Stream>,
     generation: u64,
-    /// Until then processes may have a time that another owner gave them.
+    /// End of the time in which processes may have a send lease of an earlier owner.
     grace: u64,
     purges: BTreeMap<u64, Waiting>,
 }
@@ -77,31 +77,30 @@ struct Process {
     stream: Option<Stream>,
     greeted: bool,
     queue: VecDeque<Event>,
-    /// When the next time is to be given.
+    /// Time at which the next send lease is due.
     due: u64,
-    /// The last one given.
+    /// End of the last send lease.
     until: u64,
 }
 
-/// A purge that is not over.
+/// A purge that is not complete.
 #[derive(Debug)]
 struct Waiting {
-    /// Until when it waits in any case.
+    /// End of the minimum wait.
     grace: u64,
-    /// Until when each may send from its memory.
+    /// End of the send lease of each process that has not acknowledged.
     untils: HashMap<Name, u64>,
 }
 
 impl Waiting {
-    /// The last millisecond of which it is not over.
+    /// The last millisecond at which the purge is not complete.
     fn last(&self) -> u64 {
         self.untils.values().copied().fold(self.grace, u64::max)
     }
 }
 
 impl Processes {
-    /// None that is known, at `now`: those that an owner before this one gave
-    /// a time are waited for.
+    /// No known processes at `now`; purges wait for those with a send lease of an earlier owner.
     pub fn new(generation: u64, now: u64) -> Self {
         Self {
             generation,
@@ -110,18 +109,18 @@ impl Processes {
         }
     }
 
-    /// The owner listens from `now` on: whoever found nobody before that may
-    /// take it that there was none for [`predecessor_lease`].
+    /// Records that the owner listens from `now` on: a process that found no owner before may
+    /// assume that there was none for [`predecessor_lease`].
     pub fn listens(&mut self, now: u64) {
         self.grace = now.saturating_add(predecessor_lease());
     }
 
-    /// How many purges have taken effect.
+    /// Number of purges in effect.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// `name` has opened a stream. One that it had is closed.
+    /// Opens a stream for `name`, and closes its present one.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -154,8 +153,8 @@ impl Processes {
             .is_some_and(|process| process.stream.is_some())
     }
 
-    /// A stream has ended. Its process, if it has no other. The time that it
-    /// was given goes on: it may not have noticed.
+    /// Closes a stream, and returns its process unless that has a newer stream. The send lease
+    /// continues: the process may not have noticed.
     pub fn leave(&mut self, stream: Stream) -> Option<Name> {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
@@ -165,7 +164,7 @@ impl Processes {
         Some(name)
     }
 
-    /// What to send on a stream.
+    /// The next action on a stream.
     pub fn next(&mut self, stream: Stream, now: u64) -> Next {
         let generation = self.generation;
         let Some(process) = self
@@ -193,7 +192,7 @@ impl Processes {
             Event::Lease { generation, until }
         } else {
             process.greeted = true;
-            // its generation says it
+            // the generation in `hello` covers it
             process
                 .queue
                 .retain(|event| !matches!(event, Event::Purge { .. }));
@@ -201,7 +200,7 @@ impl Processes {
         })
     }
 
-    /// Tells a process, if it has a stream.
+    /// Queues an event for a process, if it has a stream.
     pub fn tell(&mut self, name: &Name, event: Event) {
         let Some(process) = self.by_name.get_mut(name) else {
             return;
@@ -209,15 +208,15 @@ impl Processes {
         let Some(stream) = process.stream else {
             return;
         };
-        // one more than allowed says that there were too many
+        // one event more than allowed marks the excess
         if process.queue.len() <= MOST_EVENTS {
             process.queue.push_back(event);
             self.woken.push(stream);
         }
     }
 
-    /// A purge has taken effect at `now`: tells all, and waits for them.
-    /// [`settle`](Self::settle) says when it is over.
+    /// Puts a purge into effect at `now`: notifies all processes, and waits for them.
+    /// [`settle`](Self::settle) returns it when it is complete.
     pub fn purge(&mut self, generation: u64, key: Option<Key>, now: u64) {
         self.generation = self.generation.max(generation);
         self.collect(now);
@@ -236,7 +235,7 @@ impl Processes {
         self.tell_all(&Event::Purge { generation, key });
     }
 
-    /// Tells all processes that have a stream.
+    /// Queues an event for all processes that have a stream.
     pub fn tell_all(&mut self, event: &Event) {
         let names: Vec<Name> = self.streams.values().cloned().collect();
         for name in names {
@@ -244,7 +243,7 @@ impl Processes {
         }
     }
 
-    /// All purges up to `generation` hold in a process.
+    /// Records that all purges up to `generation` are in effect in a process.
     ///
     /// # Errors
     /// [`NoSuchPurge`].
@@ -258,8 +257,8 @@ impl Processes {
         Ok(())
     }
 
-    /// The purges that are over at `now`: nothing that they removed can be
-    /// sent any more.
+    /// Removes and returns the purges that are complete at `now`: no process can send an entry that
+    /// they removed any more.
     pub fn settle(&mut self, now: u64) -> Vec<u64> {
         let over: Vec<u64> = self
             .purges
@@ -273,8 +272,8 @@ impl Processes {
         over
     }
 
-    /// When [`settle`](Self::settle) will have something to say without an
-    /// acknowledgement, monotonic milliseconds.
+    /// Time at which [`settle`](Self::settle) will return a purge without an acknowledgement,
+    /// in monotonic milliseconds.
     pub fn next_settlement(&self) -> Option<u64> {
         self.purges
             .values()
@@ -282,7 +281,7 @@ impl Processes {
             .min()
     }
 
-    /// The streams that have something to be told since the last call.
+    /// Takes the streams with new events since the last call.
     pub fn take_woken(&mut self) -> Vec<Stream> {
         std::mem::take(&mut self.woken)
     }
@@ -292,18 +291,17 @@ impl Processes {
         self.streams.values()
     }
 
-    /// Whether a purge is not over yet, as of the last
-    /// [`settle`](Self::settle).
+    /// Whether a purge is not complete, as of the last [`settle`](Self::settle).
     pub fn is_waiting(&self, generation: u64) -> bool {
         self.purges.contains_key(&generation)
     }
 
-    /// How many purges are waiting.
+    /// Number of purges that are not complete.
     pub fn waiting(&self) -> usize {
         self.purges.len()
     }
 
-    /// Forgets those that have gone and can't send from memory any more.
+    /// Removes processes without a stream whose send lease has ended.
     fn collect(&mut self, now: u64) {
         self.by_name
             .retain(|_, process| process.stream.is_some() || process.until >= now);
@@ -318,7 +316,7 @@ mod tests {
         Name::new(name).unwrap()
     }
 
-    /// All that a stream is to send now.
+    /// All events that a stream is to send now.
     fn drain(processes: &mut Processes, stream: Stream, now: u64) -> Vec<Event> {
         let mut events = Vec::new();
         while let Next::Event(event) = processes.next(stream, now) {
@@ -338,7 +336,7 @@ mod tests {
     const TIME: u64 = 1_000;
     const EVERY: u64 = 250;
 
-    /// After the grace of the start.
+    /// A time after the grace period of the start.
     const START: u64 = 10_000;
 
     fn started() -> Processes {
@@ -346,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_the_protocol_says() {
+    fn process_names_are_validated() {
         for good in ["a", "nginx-1.worker_7", &"x".repeat(64)] {
             assert_eq!(name(good).as_str(), good);
         }
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_begins_with_hello_and_goes_on_with_times() {
+    fn stream_starts_with_hello_and_renews_send_leases() {
         let mut processes = started();
         let stream = processes.arrive(&name("a"), START).unwrap();
         assert_eq!(
@@ -377,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_second_waits_for_those_of_the_owner_before() {
+    fn purge_after_the_start_waits_for_send_leases_of_an_earlier_owner() {
         let mut processes = Processes::new(5, 0);
         processes.purge(6, None, TIME / 2);
         assert!(processes.settle(TIME).is_empty());
@@ -385,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_second_waits_for_those_who_found_nobody_until_it_listened() {
+    fn purge_after_the_start_waits_for_processes_that_found_no_owner() {
         let mut processes = Processes::new(5, 0);
         processes.listens(300);
         processes.purge(6, None, TIME);
@@ -394,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_stream_closes_the_older_one() {
+    fn older_stream_of_a_process_is_closed_by_a_newer_one() {
         let mut processes = started();
         let old = processes.arrive(&name("a"), START).unwrap();
         let new = processes.arrive(&name("a"), START + 1).unwrap();
@@ -408,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_read_is_given_nothing_and_closed_in_the_end() {
+    fn stream_that_is_not_read_is_closed_when_its_queue_is_full() {
         let mut processes = started();
         let stream = processes.arrive(&name("a"), START).unwrap();
         drain(&mut processes, stream, START);
@@ -419,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_bounded() {
+    fn number_of_processes_is_limited() {
         let mut processes = started();
         for n in 0..MOST_PROCESSES {
             processes.arrive(&name(&format!("p{n}")), START).unwrap();
@@ -437,7 +435,7 @@ mod tests {
         enum Step {
             Arrive(u8),
             Leave(u8),
-            /// The process reads one event, and acts on it.
+            /// The process reads one event, and applies it.
             Read(u8),
             Acknowledge(u8),
             Purge,
@@ -456,8 +454,8 @@ mod tests {
             ]
         }
 
-        /// A process as the protocol wants it: it may send what it has while
-        /// its time lasts, and forgets it at a purge.
+        /// A process that follows the protocol: it may send its entries during its send lease, and
+        /// removes them at a purge.
         #[derive(Default)]
         struct Model {
             stream: Option<Stream>,
@@ -466,14 +464,14 @@ mod tests {
         }
 
         proptest! {
-            /// When a purge is over, no process may send what it has from
-            /// before; and it is over as soon as that is so, whatever they do.
+            /// When a purge is complete, no process may send entries from before it; and it is
+            /// complete as soon as that is true, whatever the processes do.
             #[test]
-            fn a_purge_holds_in_all(steps in prop::collection::vec(step(), 0..120)) {
+            fn purge_is_complete_exactly_when_no_process_can_send_purged_entries(steps in prop::collection::vec(step(), 0..120)) {
                 let mut processes = started();
                 let mut now = START;
                 let mut models: [Model; 3] = Default::default();
-                // those that are not over, and until when each process may send
+                // purges that are not complete, and the end of each process's send lease
                 let mut begun: Vec<(u64, [u64; 3])> = Vec::new();
                 let mut generation = 5;
                 for step in steps {

@@ -1,19 +1,19 @@
-//! What is recorded of a chain, as the store's rows have it.
+//! Rows of the store that record a namespace's chain.
 //!
 //! | row            | value                                     |
 //! |----------------|-------------------------------------------|
 //! | `chain/` + ns  | the version of the layout, the [`Identity`](super::tracker::Identity) |
 //! | `final/` + ns  | that version, the newest final block's [`Mark`](super::tracker::Mark) |
 //!
-//! in postcard's format. They are two, because the second changes often and is
-//! written without the log (docs/decisions/022).
+//! The values are in postcard's format. There are two rows because the second changes often and
+//! is written without the write-ahead log (docs/decisions/022).
 
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 use crate::cache::Namespace;
 
-/// What the keys of rows begin with: of the chain's, and of the mark's.
+/// Prefixes of the row keys: the identity's and the mark's.
 pub(super) const PREFIXES: [&[u8]; 2] = [b"chain/", b"final/"];
 
 const VERSION: u8 = 2;
@@ -25,11 +25,11 @@ pub(super) fn keys(namespace: &Namespace) -> [Vec<u8>; 2] {
 
 /// The value of a row.
 pub(super) fn write(record: &impl Serialize) -> Vec<u8> {
-    // numbers and hashes always can be
+    // numbers and hashes can always be serialized
     postcard::to_extend(record, vec![VERSION]).unwrap_or_default()
 }
 
-/// `None`: it is none.
+/// The record of a row, or `None` if the row has another version or is malformed.
 pub(super) fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     let (record, rest) = postcard::take_from_bytes(row.strip_prefix(&[VERSION])?).ok()?;
     rest.is_empty().then_some(record)
@@ -41,7 +41,7 @@ mod tests {
     use super::{read, write};
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else_is() {
+    fn record_is_read_back_and_malformed_rows_are_rejected() {
         let mark = Mark {
             number: 0x0102_0304_0506_0708,
             hash: [9; 32],

@@ -1,10 +1,9 @@
 //! The owner: memory before the store, leases, processes, purges.
 //!
-//! What may wait for a disk says so; all else is quick enough for an event
-//! loop. What was purged is judged when it is found, by what the store knows of
-//! purges, in memory as on the disk: a purge holds from the moment that it is
-//! known, and what it is about is [swept](Owner::sweep) out of memory later, in
-//! small steps.
+//! A method that may wait for a disk documents it; all others are quick enough for an event loop.
+//! Purges are applied lazily: a lookup compares an entry of either tier with the purges that the
+//! store knows, so a purge is in effect from the moment it is known. The entries that it covers
+//! are [swept](Owner::sweep) out of memory later, in small steps.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,17 +23,17 @@ use crate::cache::told::Event;
 use crate::cache::{Key, Namespace};
 use crate::lock::{locked, read};
 
-/// Leases at a time. Beyond it all who miss ask the node.
+/// Maximum number of leases at a time. Beyond it every process that misses queries the node.
 const MOST_LEASES: usize = 65_536;
 
-/// How many times as old as an inactive entry a table is that goes, in
-/// quarters; and after how many quarters what is asked for is put again. Two
-/// of the latter may pass between a table's making and a hit that does not
-/// renew an entry in it: one that it was old when it was read, and one since.
+/// Age at which an SST file is dropped, and age at which an entry that is requested is written
+/// again, in quarters of the inactivity period. Two of the latter periods may pass between the
+/// creation of a file and a hit that does not renew an entry in it: one before the entry counted
+/// as old when it was read, and one since.
 const GOES: u64 = 6;
 const RENEWS: u64 = 1;
 
-/// Of a time, without overflow.
+/// A number of quarters of `time`, without overflow and at least 1.
 fn quarters(time: u64, count: u64) -> u64 {
     (time / 4).saturating_mul(count).max(1)
 }
@@ -48,43 +47,41 @@ pub struct Found {
     pub is_to_be_stored: bool,
 }
 
-/// Who has something to be told.
+/// The receivers of new events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// These streams.
+    /// Event streams with new events.
     pub streams: Vec<Stream>,
-    /// And whoever was told "pending" of one of these, and waits without a stream.
+    /// Ended leases for which a process without a stream received "pending" and may wait.
     pub leases: Vec<Key>,
 }
 
-/// What came of a look-up that waits for nothing.
+/// The result of a lookup that does not wait for a disk.
 #[derive(Clone, Debug)]
 pub enum LookUp {
-    /// Memory has it.
+    /// The owner memory has the entry.
     Found(Found),
-    /// Nothing has it.
+    /// Neither the owner memory nor the store has the entry.
     Missing,
-    /// The store may have it: [`Owner::look_up_store`] knows.
+    /// The store may have the entry: [`Owner::look_up_store`] reads it.
     AskStore,
 }
 
-/// Why an entry is not kept.
+/// The reason why an entry is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It was purged after the node was asked for it; or the generation is
-    /// one that has not been yet.
+    /// The entry was purged after the node was queried, or its generation does not exist yet.
     Purged,
-    /// What it depends on was replaced after the node was asked for it, or is
-    /// over; or its chain is another one than it was.
+    /// The blocks or the state on which the entry depends were replaced after the node was
+    /// queried, or have expired; or the namespace has another chain now.
     Replaced,
-    /// It is too long for memory, and does not belong on a disk or is too long
-    /// for that as well.
+    /// The entry is too long for the memory, and either not storable or too long for the store.
     TooLong,
-    /// Its place is on the disk, where storing is off. For people.
+    /// The entry must go to the store, where writes are off. The message is for operators.
     Off(String),
 }
 
-/// What has been done since the start.
+/// Counts of operations since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     memory_hits: AtomicU64,
@@ -101,35 +98,35 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Shared {
     leases: Leases,
-    /// Those that have ended, and others may wait for that.
+    /// Ended leases that other processes may wait for.
     ended: Vec<Key>,
-    /// The numbers of what was told of chains.
+    /// The number of the last published state of each chain.
     pub(super) told: HashMap<Namespace, u64>,
     pub(super) processes: Processes,
 }
 
-/// All that an owner has. Any number of threads may use it.
+/// The state of an owner. Any number of threads may use it.
 pub struct Owner {
     pub(super) disk: Box<dyn Disk>,
     pub(super) memory: Memory,
     pub(super) shared: Mutex<Shared>,
-    /// Read by fills, written by what replaces an entry.
+    /// Read-locked by fills, write-locked by the replacement of an entry.
     pub(super) effect: RwLock<()>,
-    /// Held by the purge that the store is writing down.
+    /// Locked by the purge that the store is recording.
     purging: Mutex<()>,
     pub(super) counters: Counters,
-    /// Those that are followed.
+    /// The followed chains, and those whose namespace is suspended.
     pub(super) chains: Chains,
-    /// Namespaces whose cache is off since an answer was of another chain, and whether they
-    /// are followed.
+    /// Namespaces that are suspended because a response was of another chain, and whether their
+    /// chain is followed.
     pub(super) suspended: Mutex<HashMap<Namespace, bool>>,
-    /// Milliseconds.
+    /// Inactivity period in milliseconds.
     pub(super) inactive: Option<u64>,
 }
 
 impl Owner {
-    /// Begins at `now`, when no other owner of the machine is left, with
-    /// `memory` bytes for its memory tier.
+    /// An owner with `memory` bytes for its memory tier. It starts at `now`, when no other owner
+    /// of the machine is left.
     pub fn new(disk: Box<dyn Disk>, memory: u64, now: Now) -> Self {
         let generation = disk.generation();
         Self {
@@ -150,14 +147,14 @@ impl Owner {
         }
     }
 
-    /// What nobody asks for in so many milliseconds is to be
-    /// [forgotten](Self::forget_inactive). Without it nothing is.
+    /// Sets the inactivity period in milliseconds, after which entries that no process requests
+    /// [expire](Self::forget_inactive). Without it no entry expires for inactivity.
     pub fn inactive(mut self, after: Option<u64>) -> Self {
         self.inactive = after;
         self
     }
 
-    /// What is under `key`, as far as can be told without a disk.
+    /// Looks up `key` without waiting for a disk.
     pub fn look_up(&self, key: &Key, now: Now) -> LookUp {
         let kept = self.memory.get(key, now);
         let Some(kept) = kept.filter(|kept| self.outlives(key, kept)) else {
@@ -179,17 +176,16 @@ impl Owner {
         })
     }
 
-    /// What the store has under `key`; memory has it then too. May wait for a
-    /// disk.
+    /// Looks up `key` in the store, and copies the entry to memory. May wait for a disk.
     pub fn look_up_store(&self, key: &Key, now: Now) -> Option<Found> {
         self.take_in(key, self.disk.get(key, now), now)
     }
 
-    /// What the store gave goes to memory.
+    /// Inserts an entry of the store into memory, if it is fresh, checked and not purged.
     fn take_in(&self, key: &Key, stored: Option<Stored>, now: Now) -> Option<Found> {
         let kept = stored
             .map(|mut stored| {
-                // what is too long for memory goes out from where it lies
+                // an entry too long for memory is sent from where the store has it
                 if self.memory.takes(stored.body.as_ref().len()) {
                     stored.body = stored.body.into_owned();
                 }
@@ -199,7 +195,7 @@ impl Owner {
             .filter(|kept| {
                 let _effect = read(&self.effect);
                 let holds = !self.disk.refuses(key, kept.about());
-                // a fill that came meanwhile is newer
+                // an entry that was filled in the meantime is newer
                 if holds && self.in_memory(key, now).is_none() {
                     self.memory.insert(*key, kept);
                 }
@@ -216,14 +212,14 @@ impl Owner {
         })
     }
 
-    /// `process` has missed `key`, and wants its lease for `time` milliseconds
-    /// at most.
+    /// Requests the lease of `key` for `process`, which has missed it, for at most `time`
+    /// milliseconds.
     ///
     /// # Errors
-    /// It is not needed any more: the entry came in between.
+    /// The entry, if it was filled in the meantime: no lease is needed.
     pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Result<Lease, Found> {
         let mut shared = locked(&self.shared);
-        // a fill goes to memory before it ends the lease
+        // a fill inserts its entry before it ends the lease
         if let Some(kept) = self.in_memory(key, now) {
             return Err(Found {
                 kept,
@@ -236,20 +232,20 @@ impl Owner {
         Ok(shared.leases.ask(*key, process, ends))
     }
 
-    /// `process` gives its lease back.
+    /// Releases the lease that `process` has.
     pub fn give_back(&self, key: &Key, process: &Name, now: Now) {
         let mut shared = locked(&self.shared);
         let ended = shared.leases.give_back(key, process);
         shared.announce(ended, |key| self.in_memory(key, now).is_some());
     }
 
-    /// What memory has, not counted as being asked for.
+    /// The entry in memory, if it is fresh and not purged; not counted as a request.
     fn in_memory(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
         let kept = self.memory.peek(key, now)?;
         self.outlives(key, &kept).then_some(kept)
     }
 
-    /// Whether no purge is about it. What one is about leaves memory.
+    /// Whether no purge covers the entry. An entry that is covered is removed from memory.
     fn outlives(&self, key: &Key, kept: &Arc<Kept>) -> bool {
         let newest = self.disk.generation();
         let is_purged = kept.is_purged(newest, |about| self.disk.refuses(key, about));
@@ -259,24 +255,23 @@ impl Owner {
         !is_purged
     }
 
-    /// Whether an entry of that many bytes goes to memory, so that
-    /// [`put`](Self::put) does not wait for a disk.
+    /// Whether an entry of `length` bytes fits into memory, so that [`put`](Self::put) does not
+    /// wait for a disk.
     pub fn has_room_for(&self, length: usize) -> bool {
         self.memory.takes(length)
     }
 
-    /// An entry that may be [put](Self::put), fresh for so many milliseconds
-    /// from now on.
+    /// An entry for [`put`](Self::put) that is fresh for `fresh` milliseconds from `now` on.
     pub fn kept(&self, about: About, body: Vec<u8>, fresh: u64, now: Now) -> Kept {
         Kept::new(about, body, fresh, now).among(&self.chains)
     }
 
-    /// Keeps an entry. `true`: call [`store`](Self::store) with it. `process`
-    /// is who stores it. May wait for a disk, if memory
-    /// [has no room](Self::has_room_for) for it.
+    /// Inserts an entry that `process` has fetched. Returns whether the caller must
+    /// [`store`](Self::store) it. May wait for a disk, if memory
+    /// [has no room](Self::has_room_for) for the entry.
     ///
     /// # Errors
-    /// [`Refused`]. A lease that `process` has has ended all the same.
+    /// [`Refused`]. A lease of `process` ends nevertheless.
     pub fn put(
         &self,
         key: &Key,
@@ -287,14 +282,14 @@ impl Owner {
         let put = self.keep(key, kept, now);
         let mut shared = locked(&self.shared);
         if put.is_ok() && kept.tell() {
-            // before anybody else is given it
+            // before any process receives the entry
             self.announce_chain(&mut shared, &kept.about().namespace);
         }
         let ended = match &put {
             Ok(_) => shared.leases.end(key),
             Err(_) => process.and_then(|process| shared.leases.give_back(key, process)),
         };
-        // evicted at once or not: who waits is to look it up
+        // even if it is evicted at once: waiters must look it up
         shared.announce(ended, |_| put.is_ok());
         count(match &put {
             Ok(_) => &self.counters.fills,
@@ -316,14 +311,14 @@ impl Owner {
                 return Err(Refused::Replaced);
             }
             if self.memory.insert(*key, kept) {
-                // one that the store has must not outlive the newer one
+                // a stored entry must not outlive the newer one
                 let is_known =
                     may_be_stored && (self.disk.admits(key, now) || self.disk.may_have(key));
                 return Ok(is_known && kept.is_to_be_stored());
             }
         }
-        // a purge that passes it here is known to the store: it carries the
-        // generation that it was asked in
+        // the store knows a purge that overtakes the entry here: the entry carries the
+        // generation that was current when the node was queried
         if !may_be_stored {
             return Err(Refused::TooLong);
         }
@@ -335,10 +330,10 @@ impl Owner {
         }
     }
 
-    /// Puts an entry on the disk. May wait for it.
+    /// Writes an entry to the store. May wait for a disk.
     ///
     /// # Errors
-    /// [`StoreError`]: it will be tried again when it is asked for again.
+    /// [`StoreError`]: the entry is offered to the store again on its next request.
     pub fn store(&self, key: &Key, kept: &Kept, now: Now) -> Result<(), StoreError> {
         let header = Header {
             about: kept.about().clone(),
@@ -358,16 +353,14 @@ impl Owner {
         put
     }
 
-    /// Removes entries, and gives the new generation. It is over when it
-    /// [is not waiting](Self::is_waiting) any more; what it is about lies in
-    /// memory until it is asked for, or [swept](Self::sweep). Waits for a disk;
-    /// `now` is asked for the time after that.
+    /// Purges entries, and returns the new generation. The purge is complete when
+    /// [`is_waiting`](Self::is_waiting) returns false. Entries that it covers occupy memory until
+    /// they are requested or [swept](Self::sweep). Waits for a disk; `now` is called after that.
     ///
     /// # Errors
-    /// [`StoreError`]: it holds until this owner ends, and is to be tried again.
+    /// [`StoreError`]: the purge is in effect until this owner ends, and must be repeated.
     pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, StoreError> {
-        // in the order of their generations: who acknowledges one
-        // acknowledges those before it
+        // in the order of their generations: an acknowledgement of one purge covers those before it
         let _order = locked(&self.purging);
         let purged = self.disk.purge(scope);
         let generation = match &purged {
@@ -384,9 +377,8 @@ impl Owner {
         purged
     }
 
-    /// Takes out of memory what a purge with that generation is about, entry by
-    /// entry. How many there were. Takes milliseconds for each 10,000 entries
-    /// that there are.
+    /// Removes the entries that a purge with this generation covers from memory, entry by entry,
+    /// and returns their number. Takes milliseconds per 10,000 entries in memory.
     pub fn sweep(&self, scope: &Scope, generation: u64) -> u64 {
         let is_about = |key: &Key, kept: &Kept| {
             kept.about().generation < generation && scope.covers(key, kept.about())
@@ -401,7 +393,7 @@ impl Owner {
         }
     }
 
-    /// All purges up to `generation` hold in a process.
+    /// Records that all purges up to `generation` are in effect in a process.
     ///
     /// # Errors
     /// [`NoSuchPurge`].
@@ -411,12 +403,12 @@ impl Owner {
             .acknowledge(process, generation)
     }
 
-    /// It can be reached from `now` on, and could not be before.
+    /// Records that the owner is reachable from `now` on, and was not before.
     pub fn listens(&self, now: Now) {
         locked(&self.shared).processes.listens(now.monotonic);
     }
 
-    /// A process has opened an event stream.
+    /// Opens an event stream for a process.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -437,7 +429,7 @@ impl Owner {
         stream
     }
 
-    /// An event stream has ended, and with it the leases of its process.
+    /// Closes an event stream, and releases the leases of its process.
     pub fn leave(&self, stream: Stream, now: Now) {
         let mut shared = locked(&self.shared);
         if let Some(process) = shared.processes.leave(stream) {
@@ -446,12 +438,12 @@ impl Owner {
         }
     }
 
-    /// What to send on an event stream.
+    /// The next action on an event stream.
     pub fn next(&self, stream: Stream, now: Now) -> Next {
         locked(&self.shared).processes.next(stream, now.monotonic)
     }
 
-    /// Who has something to be told since the last call.
+    /// Takes the receivers that have new events since the last call.
     pub fn take_woken(&self) -> Woken {
         let mut shared = locked(&self.shared);
         Woken {
@@ -460,8 +452,7 @@ impl Owner {
         }
     }
 
-    /// Time has passed, or something was acknowledged: the purges that are
-    /// over.
+    /// Applies the passing of time or an acknowledgement, and returns the completed purges.
     pub fn tick(&self, now: Now) -> Vec<u64> {
         let mut shared = locked(&self.shared);
         let ended = shared.leases.expire(now.monotonic);
@@ -476,8 +467,8 @@ impl Owner {
         ends.into_iter().flatten().min()
     }
 
-    /// The end: what memory has and may lie on a disk goes there. Waits for
-    /// it; gives up at the first error.
+    /// Writes the entries of the memory that may be stored to the store, at the end of the owner.
+    /// Waits for a disk; stops at the first error.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -488,7 +479,7 @@ impl Owner {
                 self.disk.flush()?;
                 put = self.store(&key, &kept, now);
             }
-            // one that the store does not want is no loss to the others
+            // an entry that the store rejects does not keep the others from being stored
             match put {
                 Ok(()) | Err(StoreError::TooLarge | StoreError::Purged) => {}
                 Err(error) => return Err(error),
@@ -497,7 +488,7 @@ impl Owner {
         self.disk.flush()
     }
 
-    /// What it knows of itself, as its protocol says it.
+    /// The status of the owner, as the owner protocol defines it.
     pub fn status(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -530,14 +521,14 @@ impl Owner {
         })
     }
 
-    /// Its disk.
+    /// The store of the owner.
     pub fn disk(&self) -> &dyn Disk {
         &*self.disk
     }
 
-    /// Forgets what nobody has asked for in so many milliseconds, in memory
-    /// and, more coarsely, on the disk. Does nothing unless that was said to
-    /// [`inactive`](Self::inactive). Waits for a disk.
+    /// Removes entries that no process has requested for the inactivity period, in memory and,
+    /// more coarsely, in the store. Does nothing without [`inactive`](Self::inactive). Waits for a
+    /// disk.
     pub fn forget_inactive(&self, now: Now) {
         let Some(inactive) = self.inactive else {
             return;
@@ -547,14 +538,14 @@ impl Owner {
             .forget(quarters(inactive, GOES), quarters(inactive, RENEWS), now);
     }
 
-    /// Whether a purge is not over yet.
+    /// Whether a purge is not complete yet.
     pub fn is_waiting(&self, generation: u64) -> bool {
         locked(&self.shared).processes.is_waiting(generation)
     }
 }
 
 impl Shared {
-    /// Leases have ended: tells those who wait what is there.
+    /// Notifies the waiters of ended leases whether the entry is present.
     fn announce(
         &mut self,
         ended: impl IntoIterator<Item = Ended>,

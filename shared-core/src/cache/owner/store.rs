@@ -1,4 +1,4 @@
-//! The owner's disk is the store.
+//! `cache::store` behind the store interface of the owner.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,18 +13,19 @@ use crate::cache::store::{self, Admission, Event, Reason, Status, Store, StoreEr
 use crate::cache::{Key, Namespace};
 use crate::lock::locked;
 
-/// Keys that are remembered as filled once, and for how long (milliseconds).
+/// Maximum number of keys that are remembered as filled once, and their maximum age in
+/// milliseconds.
 const ADMISSION_KEYS: usize = 1 << 20;
 const ADMISSION_AGE: u64 = 24 * 3_600_000;
 
-/// A store, and what is worth a place in it.
+/// A store with its admission filter.
 pub struct StoreDisk {
     store: Store,
     admission: Mutex<Admission>,
 }
 
 impl StoreDisk {
-    /// An open store, from `now` on.
+    /// The interface to an open store, from `now` on.
     pub fn new(store: Store, now: Now) -> Self {
         Self {
             store,
@@ -32,7 +33,7 @@ impl StoreDisk {
         }
     }
 
-    /// The keys of all that is recorded, and why they may not be all.
+    /// The row keys of all chain records, and the failure because of which some may be missing.
     fn records(&self) -> (Vec<Vec<u8>>, Option<store::rocks::Failure>) {
         let mut keys = Vec::new();
         for prefix in record::PREFIXES {
@@ -44,7 +45,7 @@ impl StoreDisk {
         (keys, None)
     }
 
-    /// What is kept under `key`, if anything.
+    /// The record under the row key `key`, if any.
     fn row<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let row = self.store.control_get(key);
         let row = row.map_err(|failure| StoreError::Off(Reason::from(&failure)))?;
@@ -57,7 +58,7 @@ impl StoreDisk {
     }
 }
 
-/// What was found, where it lies.
+/// A stored entry whose bytes stay pinned in the store.
 fn lend(stored: store::Stored) -> Stored {
     Stored {
         header: stored.header.clone(),
@@ -94,7 +95,7 @@ impl Disk for StoreDisk {
             Scope::Everything => self.records(),
             _ => (Vec::new(), None),
         };
-        // it holds, whatever could not be read
+        // the purge is in effect, whatever could not be read
         let purged = self.store.purge_with(scope, keys)?;
         match unread {
             Some(failure) => Err(StoreError::Off(Reason::from(&failure))),
@@ -136,7 +137,7 @@ impl Disk for StoreDisk {
     }
 
     fn forget(&self, goes: u64, renews: u64, now: Now) {
-        // an event says why it can't, and it is tried again
+        // an event reports the failure, and the removal is tried again
         drop(self.store.forget(goes, renews, now.unix));
     }
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_knows_what_is_nowhere() {
+    fn absent_keys_are_excluded_without_a_disk() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
         let mut disk = open(&config);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_found_as_it_was_said_to_be_until_it_is_purged() {
+    fn entry_is_read_back_with_its_header_until_it_is_purged() {
         let folder = tempfile::tempdir().unwrap();
         let disk = open(&Config::new(folder.path(), 64 << 20));
         let about = About {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_of_a_chain_goes_with_its_namespace() {
+    fn chain_record_is_removed_by_a_purge_of_its_namespace() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
         let mut disk = open(&config);

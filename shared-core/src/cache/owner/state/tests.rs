@@ -14,14 +14,14 @@ mod inactive;
 
 const KEY: Key = [7; 32];
 
-/// A disk as the owner should see it.
+/// A model of the disk with the behaviour that the owner relies on.
 #[derive(Default)]
 struct Model {
     entries: Mutex<HashMap<Key, Stored>>,
     filled: Mutex<Vec<Key>>,
     purges: Mutex<Vec<(u64, Scope)>>,
     is_full: Mutex<bool>,
-    /// It can be read without waiting.
+    /// Whether reads need no disk.
     is_ready: Mutex<bool>,
 }
 
@@ -172,7 +172,7 @@ fn granted(owner: &Owner, process: &str) -> bool {
 }
 
 /// The first events after `hello`, without times.
-fn heard(owner: &Owner, stream: Stream) -> Vec<Event> {
+fn received(owner: &Owner, stream: Stream) -> Vec<Event> {
     let events = std::iter::from_fn(|| match owner.next(stream, at(0)) {
         Next::Event(event) => Some(event),
         _ => None,
@@ -183,7 +183,7 @@ fn heard(owner: &Owner, stream: Stream) -> Vec<Event> {
 }
 
 #[test]
-fn the_store_is_asked_after_memory_and_fills_it() {
+fn store_is_queried_after_memory_and_fills_it() {
     let (owner, _model) = owner();
     assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
     owner.store(&KEY, &kept(5), at(0)).unwrap();
@@ -199,7 +199,7 @@ fn the_store_is_asked_after_memory_and_fills_it() {
 }
 
 #[test]
-fn what_the_store_has_at_once_is_found_at_once() {
+fn ready_store_entry_is_found_without_waiting() {
     let (owner, model) = owner();
     *model.is_ready.lock().unwrap() = true;
     owner.store(&KEY, &kept(5), at(0)).unwrap();
@@ -215,13 +215,13 @@ fn what_the_store_has_at_once_is_found_at_once() {
 }
 
 #[test]
-fn an_entry_too_long_for_memory_goes_to_the_store_at_once() {
+fn entry_too_long_for_memory_is_stored_at_once() {
     let (owner, model) = owner();
     assert!(owner.has_room_for(10_000));
     assert!(!owner.has_room_for(50_000));
     let long = kept_of(Class::Resource, 5, 50_000);
     assert_eq!(owner.put(&KEY, &long, None, at(0)), Ok(false));
-    // it goes out from where the store has it, each time
+    // it is sent from the store each time
     for _ in 0..2 {
         let found = owner.look_up_store(&KEY, at(0)).unwrap();
         assert_eq!(found.kept.body().len(), 50_000);
@@ -240,7 +240,7 @@ fn an_entry_too_long_for_memory_goes_to_the_store_at_once() {
 }
 
 #[test]
-fn what_was_purged_leaves_memory_when_it_is_asked_for_or_swept() {
+fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
     let (owner, _model) = owner();
     let keys = [[1; 32], [2; 32], [3; 32]];
     let fill = |generation| {
@@ -255,12 +255,12 @@ fn what_was_purged_leaves_memory_when_it_is_asked_for_or_swept() {
         (8, Scope::Key(keys[2])),
     ] {
         assert_eq!(owner.purge(&scope, || at(0)), Ok(generation));
-        // nothing was searched for it
+        // a purge does not search the memory
         assert_eq!(owner.status()["memory"]["entries"], 3, "{scope:?}");
         assert!(!matches!(owner.look_up(&keys[2], at(0)), LookUp::Found(_)));
         assert!(owner.lease(&keys[2], &name("a"), 1, at(0)).is_ok());
         assert_eq!(owner.status()["memory"]["entries"], 2, "{scope:?}");
-        // what was filled since stays
+        // an entry that was filled since stays
         owner.put(&keys[0], &kept(generation), None, at(0)).unwrap();
         let swept = match scope {
             Scope::Key(_) => 0,
@@ -276,10 +276,10 @@ fn what_was_purged_leaves_memory_when_it_is_asked_for_or_swept() {
 }
 
 #[test]
-fn a_purge_that_is_not_written_down_holds_but_is_not_acknowledged() {
+fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let (owner, model) = owner();
     let stream = owner.arrive(&name("a"), at(0)).unwrap();
-    heard(&owner, stream);
+    received(&owner, stream);
     owner.put(&KEY, &kept(5), None, at(0)).unwrap();
     *model.is_full.lock().unwrap() = true;
     assert!(owner.purge(&Scope::Key(KEY), || at(0)).is_err());
@@ -288,11 +288,11 @@ fn a_purge_that_is_not_written_down_holds_but_is_not_acknowledged() {
         generation: 6,
         key: Some(KEY),
     };
-    assert_eq!(heard(&owner, stream), [purge]);
+    assert_eq!(received(&owner, stream), [purge]);
 }
 
 #[test]
-fn a_clean_end_stores_what_may_be_and_is_fresh() {
+fn close_stores_fresh_entries_of_storable_classes() {
     let (owner, model) = owner();
     for (n, class) in Class::ALL.iter().enumerate() {
         let entry = kept_of(*class, 5, 100);
@@ -308,7 +308,7 @@ fn a_clean_end_stores_what_may_be_and_is_fresh() {
 }
 
 #[test]
-fn a_fill_and_a_purge_do_not_pass_each_other() {
+fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
     let (owner, _model) = owner();
     let (accepted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let is_over = AtomicBool::new(false);

@@ -1,33 +1,33 @@
-//! What is final, and whether what was still is what it was.
+//! The newest final block, and the check of the finality mark.
 
 use super::poll::{Halt, Poll};
 use super::terms::{Ask, Block, Mark};
 use super::window::Window;
 use crate::config::follow::Finality;
 
-/// For so many polls the node may have no block with the number of one that was
-/// final, while its head is above: a node that is behind may have answered.
+/// Number of polls in which the node may lack the block of the mark while its head is above: a
+/// lagging node may have responded.
 const ABSENT: u32 = 3;
 
-/// How many slots below the one that is looked for may be empty.
+/// Maximum number of empty slots below the number that is searched.
 const EMPTY: u64 = 8;
 
-/// What became of the mark.
+/// The result of a check of the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// There is none.
+    /// There is no mark.
     None,
-    /// It is of this chain.
+    /// The mark is of this chain.
     Holds,
-    /// It can't be told.
+    /// The result is not known.
     Unknown,
-    /// The node has no such block, or not now.
+    /// The node does not have the block, at least not now.
     Absent,
-    /// Another block has its number.
+    /// Another block has the number of the mark.
     Broken,
 }
 
-/// Whether the node's chain, whose newest blocks are `window`, has the mark.
+/// Checks whether the node's chain, whose newest blocks are `window`, has the mark.
 pub(super) fn check(
     mark: Option<Mark>,
     window: &Window,
@@ -60,7 +60,7 @@ pub(super) fn check(
     })
 }
 
-/// The newest block that the node, or the depth, makes final.
+/// The newest block that the node's tag, or the depth, makes final.
 pub(super) fn newest(
     finality: Finality,
     window: &Window,

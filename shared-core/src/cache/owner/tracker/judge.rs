@@ -1,4 +1,4 @@
-//! What comes of a poll.
+//! The evaluation of a poll.
 
 use super::finality::{check, newest, Checked};
 use super::place::{find, Place, CONFUSED};
@@ -9,52 +9,51 @@ use super::{Behind, Tracker};
 use crate::cache::chain::Move;
 use crate::config::follow::Finality;
 
-/// A lower head is the head when it has lasted for so many polls, and so many
-/// milliseconds.
+/// Number of polls, and milliseconds, after which a lower head is accepted as the head.
 const LASTS_POLLS: u32 = 3;
 const LASTS: u64 = 2_000;
 
-/// Reorganisations are logged at most once in so many milliseconds.
+/// Minimum interval between log lines about reorganisations, in milliseconds.
 const REORG_LOG_INTERVAL: u64 = 10_000;
 
-/// From where on blocks were replaced.
+/// The lowest replaced block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     Nowhere,
     Number(u64),
-    /// Somewhere above what is final, if that still holds.
+    /// An unknown block above the final blocks, if they are still final.
     Final,
 }
 
-/// What is to be done with the chain.
+/// The changes to the state of the chain.
 struct Plan {
     /// The chain that the node has now, as far as it is known.
     view: Window,
-    /// What is remembered of it: not that, while the node may be behind.
+    /// The blocks to remember: `view`, or the present window while the node may lag.
     kept: Window,
     behind: Option<Behind>,
     from: From,
-    /// Told where there is no need to.
+    /// Whether the node has other blocks, rather than only fewer.
     is_reorg: bool,
     head: Option<u64>,
 }
 
-/// What is to be done about finality.
+/// The changes to finality.
 struct Verdict {
-    /// From here on what was final is not.
+    /// The lowest block that was final and is not any more.
     broken: Option<u64>,
     mark: Option<Mark>,
     doubt: Option<u64>,
     absent: u32,
-    /// What is final now.
+    /// The newest block that is final now.
     last: Option<u64>,
-    /// Blocks were replaced from here on.
+    /// The lowest replaced block.
     from: Option<u64>,
     error: Option<String>,
 }
 
 impl Tracker {
-    /// Judges what is known of the poll that is under way, and does it.
+    /// Evaluates the results of the present poll, and applies them.
     pub(super) fn judge(&mut self) -> Result<(), Halt> {
         let Some(poll) = &self.poll else {
             return Ok(());
@@ -72,14 +71,14 @@ impl Tracker {
         }
         let place = find(&self.window, poll, &latest, self.confused)?;
         if identity.is_none() && matches!(place, Place::Unknown | Place::Nowhere(_)) {
-            // asked first, then all is judged anew
+            // queried first; the evaluation is then repeated
             self.identify(poll)?;
         }
         let plan = self.plan(&place, &latest);
         let is_sure = plan.behind.is_none() && syncing == Ok(false);
         let mut verdict = self.verdict(poll, &plan, &latest, is_sure)?;
         if poll.is_loose() && self.confused < CONFUSED {
-            // otherwise another chain may have answered
+            // otherwise the responses may be of another chain
             let again = poll.block(Ask::Again(latest.number))?;
             if again.is_none_or(|again| again.hash != latest.hash) {
                 return Err(Halt::Confused);
@@ -107,11 +106,11 @@ impl Tracker {
             .is_some_and(|identity| !identity.agrees(found))
     }
 
-    /// It is another chain.
+    /// Records that the node has another chain than the recorded one.
     fn found_foreign(&mut self, found: Identity) {
         self.heard = self.now;
         self.is_silent = false;
-        // until it is right again
+        // until the node has the recorded chain again
         self.identified = None;
         if !self.is_wrong {
             let was = self.identity.map(|was| was.to_string());
@@ -132,7 +131,7 @@ impl Tracker {
         self.look();
     }
 
-    /// It is the chain that it was, or the first.
+    /// Records that the node has the recorded chain, or that its chain is the first one.
     fn found(&mut self, found: Identity) {
         self.identified = Some(self.now);
         if self.identity.is_none() {
@@ -163,7 +162,7 @@ impl Tracker {
         match place {
             Place::First => {
                 plan.view.push(latest);
-                // whatever happened while nobody looked
+                // any block may have been replaced before the first poll
                 plan.from = From::Final;
             }
             Place::Same => {
@@ -215,8 +214,7 @@ impl Tracker {
         self.after_doubt(plan, was_unknown)
     }
 
-    /// What the node had while it was below the window may have been of any
-    /// branch.
+    /// Completes a plan: a node whose head was below the window may have had any branch then.
     fn after_doubt(&self, mut plan: Plan, was_unknown: bool) -> Plan {
         if was_unknown {
             plan.from = From::Final;
@@ -241,7 +239,7 @@ impl Tracker {
             From::Number(number) => Some(number),
             From::Final => Some(0),
         };
-        // what is above the mark is no doubt about it
+        // replaced blocks above the mark do not put it in doubt
         let doubt = [self.doubt, from].into_iter().flatten().min();
         let doubt = doubt.filter(|doubt| self.mark.is_some_and(|mark| *doubt <= mark.number));
         let is_other = |newest: &Mark| {
@@ -258,13 +256,13 @@ impl Tracker {
         };
         let broken = (checked == Checked::Broken).then(|| doubt.unwrap_or(0));
         let mark = match broken {
-            // of what was final, that which is still there
+            // the highest of the final blocks that are still in the chain
             Some(from) => from.checked_sub(1).and_then(|below| plan.view.up_to(below)),
             None => self.mark,
         };
         let from = match (plan.from, broken, checked, self.mark) {
             (_, Some(broken), ..) => Some(from.map_or(broken, |from| from.min(broken))),
-            // what came while it was in doubt may be of another branch
+            // blocks that came while the mark was in doubt may be of another branch
             (From::Final, None, Checked::Holds, Some(mark)) => {
                 Some(self.doubt.unwrap_or(mark.number + 1))
             }
@@ -302,7 +300,7 @@ impl Tracker {
         Ok(verdict)
     }
 
-    /// The chain branches off below the mark.
+    /// Whether the node's chain branches off below the mark.
     fn is_cut_off(&self, plan: &Plan) -> bool {
         let From::Number(from) = plan.from else {
             return false;
@@ -313,8 +311,8 @@ impl Tracker {
             })
     }
 
-    /// Whether what the node says to be final is of the chain that its head is
-    /// of. The two were asked for at a time.
+    /// Whether the node's finalized block is of the same chain as its head. The node was queried
+    /// for both at once.
     fn is_canonical(
         &self,
         poll: &Poll,
@@ -334,8 +332,8 @@ impl Tracker {
         Ok(hash == Some(newest.hash))
     }
 
-    /// The mark, and what is final, if `newest` is what the node says and
-    /// `mark` is of its chain.
+    /// The mark and the newest final block, where `newest` is the node's finalized block and `mark`
+    /// is of its chain.
     fn advance(
         &self,
         mark: Option<Mark>,
@@ -343,16 +341,16 @@ impl Tracker {
         latest: &Block,
     ) -> (Option<Mark>, Option<u64>) {
         if newest.number > latest.number {
-            // it went on between the two answers
+            // the chain grew between the two responses
             return (mark, mark.and(self.told));
         }
         match mark {
             Some(mark) if newest.number < mark.number => match self.finality {
-                // the head went back, which does not undo it
+                // the head went back, which does not undo finality
                 Finality::Depth(_) => (Some(mark), Some(mark.number)),
                 Finality::Tag => (Some(mark), None),
             },
-            // it is of this chain, so the other one is not
+            // the mark is of this chain, so the other block is not
             Some(mark) if newest.number == mark.number && newest != mark => (Some(mark), None),
             _ => (Some(newest), Some(newest.number)),
         }
@@ -394,8 +392,8 @@ impl Tracker {
         self.look();
     }
 
-    /// Logs a reorganisation, and how many were not logged before it: so many of them come in
-    /// a row on some chains that a line for each would be of no use.
+    /// Logs a reorganisation, and the number of those before it that were not logged: some chains
+    /// have too many in a row for a line each.
     fn say_reorg(&mut self, from: u64, head: Option<u64>) {
         if self
             .logged
@@ -423,8 +421,8 @@ impl Tracker {
         let Some(from) = from else {
             return;
         };
-        // told once, for as long as the node is behind; and when it is back, since
-        // what hung on the lower head does not say so
+        // published once while the node lags; and again when it is back, since responses about the
+        // lower head do not show that
         let is_back = plan.behind.is_none() && plan.head == self.window.top().map(|top| top.number);
         let is_told = self
             .behind

@@ -1,34 +1,32 @@
-//! What becomes of a chain, told from what its node answers.
+//! Tracking of a chain by the responses of its node.
 //!
-//! Sans-I/O: no socket, no clock. Once in a while the host
-//! [begins](Tracker::begin) a poll, puts the questions that
-//! [`asks`](Tracker::asks) gives to the node, [tells](Tracker::answer) what it
-//! answered, and goes on until there are none; then it does, in their order,
-//! the [steps](Tracker::next_step) that came of it. A poll changes nothing until
-//! all that it needs is known: it is judged anew with each answer, from those
-//! that have come so far.
+//! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin) a poll at intervals, sends
+//! the queries that [`asks`](Tracker::asks) returns to the node, [passes](Tracker::answer) the
+//! results back, and repeats this until there are no more queries; then it carries out the
+//! resulting [steps](Tracker::next_step) in their order. A poll changes nothing until all that
+//! it needs is known: it is evaluated again with each result, from the results so far.
 //!
 //! ```text
-//!            the window: blocks that hang together, the newest last
+//!            the window: blocks of one chain, the newest last
 //!   final ··· ┌────┬────┬────┬────┐
 //!             │ 97 │ 98 │ 99 │100 │ head
 //!             └────┴────┴──┬─┴────┘
-//!                          └─ 100' ── 101'   what the node says now: walked
+//!                          └─ 100' ── 101'   the node's present chain, walked
 //!                                            back by parents to the ancestor
 //! ```
 //!
 //! | module       | concern                                              |
 //! |--------------|------------------------------------------------------|
-//! | `terms`      | what is asked, answered and told                     |
-//! | `window`     | the blocks that are known                            |
-//! | `poll`       | what was asked, and answered                         |
-//! | `place`      | where the node's head hangs on the window            |
-//! | `finality`   | what is final, and whether it still is what it was   |
-//! | `judge`      | what comes of a poll                                 |
+//! | `terms`      | queries, results and steps                           |
+//! | `window`     | the known blocks                                     |
+//! | `poll`       | the queries and results of a poll                    |
+//! | `place`      | the attachment of the node's head to the window      |
+//! | `finality`   | the final blocks, and the check of the mark          |
+//! | `judge`      | the evaluation of a poll                             |
 //!
-//! What it can't see: a chain that goes from one branch to another and back
-//! between two polls. And it believes its node: one that answers from several
-//! chains at a time looks like one whose chain is being replaced all the time.
+//! The tracker does not detect a chain that moves to another branch and back between two polls.
+//! It trusts its node: a node that responds from several chains at a time looks like one whose
+//! chain is replaced all the time.
 
 mod finality;
 mod judge;
@@ -46,42 +44,42 @@ use window::Window;
 pub use crate::cache::chain::Move;
 use crate::config::follow::Finality;
 
-/// How long a node may be silent until nothing is final any more: so many
-/// intervals, and so many milliseconds.
+/// Time without a successful poll after which no block is final any more: the longer one of a
+/// number of intervals and of milliseconds.
 const SILENT_INTERVALS: u64 = 3;
 const SILENT: u64 = 5_000;
 
-/// How often it is asked which chain it has. Milliseconds.
+/// Interval between queries for the chain identity, in milliseconds.
 const IDENTIFY: u64 = 60_000;
 
-/// The head went back, on the same chain as far as can be told: a node that is
-/// behind, or one whose chain was cut.
+/// A head that went back, on the same chain as far as is known: the node lags, or its chain was
+/// cut.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
-    /// Since when. Milliseconds.
+    /// Time of the first poll with the lower head, in milliseconds.
     since: u64,
-    /// In how many polls in a row.
+    /// Number of polls in a row with a lower head.
     polls: u32,
-    /// The first block that it did not have in the last of them.
+    /// The first block that the node lacked in the last of these polls.
     from: u64,
-    /// Whether it is the same chain could not be told.
+    /// Whether it is unknown if the chain is the same.
     is_unknown: bool,
 }
 
-/// Follows a chain.
+/// The tracker of a chain.
 #[derive(Debug, Default)]
 pub struct Tracker {
     finality: Finality,
-    /// Milliseconds.
+    /// Poll interval in milliseconds.
     interval: u64,
-    /// Of the poll that is under way, or of the last one. Milliseconds.
+    /// Time of the present or the last poll, in milliseconds.
     now: u64,
-    /// When a poll succeeded, or the start. Milliseconds.
+    /// Time of the last successful poll, or of the start, in milliseconds.
     heard: u64,
-    /// When the identity was right.
+    /// Time when the identity was last confirmed, in milliseconds.
     identified: Option<u64>,
     poll: Option<Poll>,
-    /// Polls in a row whose answers did not fit together.
+    /// Number of polls in a row with inconsistent results.
     confused: u32,
     window: Window,
     behind: Option<Behind>,
@@ -90,29 +88,29 @@ pub struct Tracker {
     is_silent: bool,
     identity: Option<Identity>,
     mark: Option<Mark>,
-    /// From here on blocks may be others than when the mark was made.
+    /// The lowest block that may have been replaced since the mark was made.
     doubt: Option<u64>,
-    /// Polls in a row in which the node had no block with the mark's number.
+    /// Number of polls in a row in which the node had no block with the mark's number.
     absent: u32,
-    /// What was told last.
+    /// The newest final block as last published.
     told: Option<u64>,
     steps: VecDeque<Step>,
     state: State,
     reorgs: u64,
-    /// How its node's chain is another one.
+    /// How the chain of the node differs from the recorded one.
     wrong: Option<String>,
-    /// When a reorganisation was logged last, and how many were not since. Milliseconds.
+    /// Time of the last log line about a reorganisation in milliseconds; and the number of
+    /// reorganisations since.
     logged: Option<u64>,
     not_logged: u64,
     error: Option<String>,
 }
 
 impl Tracker {
-    /// Of a chain of which `record` is known, asked every `interval`
-    /// milliseconds; at `now`, in milliseconds of any clock that is never put
-    /// back.
+    /// A tracker of a chain with this record, polled every `interval` milliseconds. `now` is in
+    /// milliseconds of any clock that is never set back.
     pub fn new(finality: Finality, interval: u64, record: Record, now: u64) -> Self {
-        // a mark is of a chain
+        // a mark belongs to a chain
         let mark = record.mark.filter(|_| record.identity.is_some());
         Self {
             finality,
@@ -121,13 +119,13 @@ impl Tracker {
             heard: now,
             identity: record.identity,
             mark,
-            // while nobody looked
+            // any block may have been replaced while no tracker ran
             doubt: mark.map(|_| 0),
             ..Self::default()
         }
     }
 
-    /// A poll begins; one that is under way is given up.
+    /// Begins a poll; one that is in progress is aborted.
     pub fn begin(&mut self, now: u64) {
         self.now = now;
         let mut asks = vec![Ask::Latest, Ask::Syncing];
@@ -141,8 +139,8 @@ impl Tracker {
         self.poll = Some(Poll::new(asks, is_due));
     }
 
-    /// What to ask the node now, all at a time; nothing more: the poll is over.
-    /// What was asked for before and not answered yet is not asked for again.
+    /// The queries to send to the node now, all at once; an empty list ends the poll. A query that
+    /// has no result yet is not returned again.
     pub fn asks(&mut self) -> Vec<Ask> {
         let Some(poll) = &mut self.poll else {
             return Vec::new();
@@ -173,23 +171,23 @@ impl Tracker {
         }
     }
 
-    /// What the node said to a question.
+    /// Passes the node's result of a query.
     pub fn answer(&mut self, ask: Ask, answer: Answer) {
         if let Some(poll) = &mut self.poll {
             poll.answer(ask, answer);
         }
     }
 
-    /// The poll has come to nothing.
+    /// Ends the poll without a result.
     pub fn fail(&mut self, error: &str, now: u64) {
         self.poll = None;
         self.error = Some(error.to_owned());
-        // whoever comes back may be another one
+        // the node that comes back may be another one
         self.identified = None;
         self.tick(now);
     }
 
-    /// Time has passed.
+    /// Applies the passing of time.
     pub fn tick(&mut self, now: u64) {
         let limit = self.interval.saturating_mul(SILENT_INTERVALS).max(SILENT);
         if now.saturating_sub(self.heard) > limit && !self.is_silent {
@@ -199,7 +197,7 @@ impl Tracker {
         }
     }
 
-    /// The namespace was purged: it may have another chain from now on.
+    /// Resets the tracker after a purge of the namespace, which may have another chain from now on.
     pub fn forget(&mut self, now: u64) {
         self.tell_final(None);
         if self.is_wrong {
@@ -219,46 +217,46 @@ impl Tracker {
         self.look();
     }
 
-    /// The next thing to do.
+    /// Takes the next step to carry out.
     pub fn next_step(&mut self) -> Option<Step> {
         self.steps.pop_front()
     }
 
-    /// The chain that the node has, if it was asked for it and has not failed since: it is
-    /// the right one.
+    /// The chain identity of the node, which is the recorded one; `None` if it was not queried yet,
+    /// or a poll has failed since.
     pub fn identity(&self) -> Option<Identity> {
         self.identity.filter(|_| self.identified.is_some())
     }
 
-    /// The blocks that are known, the newest first.
+    /// The known blocks, the newest first.
     pub fn blocks(&self) -> impl Iterator<Item = Mark> + '_ {
         self.window.newest_first()
     }
 
-    /// The newest block that is known.
+    /// The newest known block.
     pub fn head(&self) -> Option<Mark> {
         self.window.top()
     }
 
-    /// The newest block that is final, as was told last.
+    /// The newest final block as last published.
     pub fn last_final(&self) -> Option<u64> {
         self.told
     }
 
-    /// How it goes.
+    /// The state of the tracking.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// How often blocks were replaced.
+    /// Number of reorganisations.
     pub fn reorgs(&self) -> u64 {
         self.reorgs
     }
 
-    /// What went wrong in the last poll.
+    /// The error of the last poll.
     pub fn last_error(&self) -> Option<&str> {
         match &self.wrong {
-            // what went wrong since is of another node, or of none
+            // later errors are of another node, or of none
             Some(wrong) => Some(wrong),
             None => self.error.as_deref(),
         }
@@ -279,7 +277,7 @@ impl Tracker {
         self.steps.push_back(Step::Say { is_error, text });
     }
 
-    /// Says how it goes, if that has changed.
+    /// Updates the state, and logs it if it has changed.
     fn look(&mut self) {
         let state = if self.is_wrong {
             State::WrongChain
@@ -290,7 +288,7 @@ impl Tracker {
         } else if self.is_syncing {
             State::Syncing
         } else if self.behind.is_some_and(|behind| behind.polls > 1) {
-            // once is what any balancer of loads does
+            // a single lower head is normal behind a load balancer
             State::Lagging
         } else {
             State::Following
@@ -301,7 +299,7 @@ impl Tracker {
         self.state = state;
         let head = self.window.top().map_or(0, |top| top.number);
         let text = match state {
-            // it is said already
+            // a wrong chain is logged where it is found
             State::WrongChain | State::Starting => return,
             State::Following => match self.told {
                 Some(last) => format!("follows the chain: head {head}, final {last}"),

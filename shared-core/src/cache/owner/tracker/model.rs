@@ -1,5 +1,5 @@
-//! A chain that is obviously right, and a cache that does what it is told: at
-//! each poll that saw what the node has, the cache has nothing else.
+//! A simple model of a chain, and a cache that applies the tracker's steps: after each poll that
+//! saw the node's chain, the cache has no other blocks.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,37 @@ use super::tests::{Node, INTERVAL};
 use super::{Answer, Ask, Block, Hash, Mark, Move, Record, State, Step, Tracker};
 use crate::config::follow::Finality;
 
-/// What happens to a chain, or between it and who follows it.
+/// An event of the chain, or of the connection between node and tracker.
 #[derive(Clone, Debug)]
 enum Event {
     Extend(u8),
-    /// The last of them are replaced by so many.
+    /// The last blocks are replaced by a number of others.
     Reorg(u8, u8),
-    /// The last of them go.
+    /// The last blocks are removed.
     Rollback(u8),
-    /// What is final lies so many below the head.
+    /// The finalized block is this far below the head.
     Finalize(u8),
-    /// What is final goes back by so many.
+    /// The finalized block goes back by a number of blocks.
     Unfinalize(u8),
-    /// It answers as if the last ones were not there.
+    /// The node responds as if the last blocks did not exist.
     Lag(u8),
     Syncing(bool),
     Down(bool),
-    /// Another chain is there, or the first one again.
+    /// The node has another chain, or the first one again.
     Swap,
-    /// It remembers the branch that it has.
+    /// The node remembers its present branch.
     Remember,
-    /// It is on that branch again, and remembers the one that it had.
+    /// The node returns to the remembered branch, and remembers the one that it had.
     Return,
-    /// It is asked, so many milliseconds later.
+    /// The node is polled after a number of milliseconds.
     Poll(u16),
-    /// The same, and something happens between two of the answers.
+    /// An event occurs between two results of a poll.
     PollDuring(u16, Box<Event>),
-    /// The follower is another one, which knows what was recorded.
+    /// A new tracker starts with the record.
     Restart,
-    /// The same, and what was not lasting is as it once was.
+    /// A new tracker starts with the last flushed record and entries.
     Crash,
-    /// The state that a crash would leave is this one.
+    /// The present record and entries would survive a crash.
     Flush,
 }
 
@@ -49,7 +49,7 @@ struct Peer {
     remembered: Vec<Block>,
     finalized: usize,
     is_down: bool,
-    /// The last that it has begun.
+    /// The newest branch of the node.
     branch: u8,
 }
 
@@ -85,7 +85,7 @@ impl Peer {
     }
 }
 
-/// Entries: one of each block.
+/// One entry of each block.
 type Entries = BTreeMap<u64, Hash>;
 
 struct World {
@@ -94,11 +94,11 @@ struct World {
     other: Peer,
     tracker: Tracker,
     now: u64,
-    /// What is not final.
+    /// Entries that are not final.
     memory: Entries,
-    /// What is, and the record.
+    /// Final entries, and the record.
     disk: (Entries, Record),
-    /// What a crash leaves of it.
+    /// The state of the disk after a crash.
     lasting: (Entries, Record),
     last: Option<u64>,
     is_wrong: bool,
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    fn happens(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         let node = &mut self.node;
         match event {
             Event::Extend(count) => node.extend((*count).into()),
@@ -181,19 +181,19 @@ impl World {
                 self.tracker.answer(ask, answer);
                 if ask != Ask::Latest {
                     if let Some(event) = during.take() {
-                        self.happens(event);
+                        self.apply(event);
                     }
                 }
             }
         }
-        self.obey();
+        self.apply_steps();
         if is_calm && !self.node.is_down && self.tracker.last_error().is_none() {
             self.check();
             self.fill();
         }
     }
 
-    fn obey(&mut self) {
+    fn apply_steps(&mut self) {
         while let Some(step) = self.tracker.next_step() {
             let told = match step {
                 Step::Move(told) => told,
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// The poll saw what the node has.
+    /// Compares the cache with the node's chain after a poll.
     fn check(&self) {
         let view = self.node.node.view();
         let head = view.last().unwrap();
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Everything that the node has now is cached.
+    /// Caches all blocks that the node has now.
     fn fill(&mut self) {
         if self.is_wrong {
             return;
@@ -285,19 +285,19 @@ impl World {
         }
     }
 
-    /// Nothing happens any more, for long.
+    /// Polls a healthy node that does not change any more.
     fn settle(&mut self) {
         let recorded = self.disk.1.identity.and_then(|identity| identity.chain_id);
         if recorded.is_some_and(|recorded| recorded != self.node.node.chain_id) {
-            self.happens(&Event::Swap);
+            self.apply(&Event::Swap);
         }
-        // behind what was once final nothing is final
+        // no block is final while the head is below the mark
         let mark = self.disk.1.mark.map_or(0, |mark| mark.number);
         let missing = (mark + 100).saturating_sub(self.node.node.chain.len() as u64);
         self.node.extend(missing);
         (self.node.is_down, self.node.node.lag) = (false, 0);
         self.node.node.syncing = Ok(false);
-        self.happens(&Event::Finalize(10));
+        self.apply(&Event::Finalize(10));
         for _ in 0..5 {
             self.poll(INTERVAL, None);
         }
@@ -341,7 +341,7 @@ fn change() -> impl Strategy<Value = Event> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let during = (wait(), change().prop_filter("no follower", is_of_the_chain));
+    let during = (wait(), change().prop_filter("no follower", is_chain_event));
     prop_oneof![
         6 => change(),
         8 => wait().prop_map(Event::Poll),
@@ -349,8 +349,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// It happens to the chain, not to who follows it.
-fn is_of_the_chain(event: &Event) -> bool {
+/// Whether the event changes the chain and not the tracker.
+fn is_chain_event(event: &Event) -> bool {
     !matches!(event, Event::Restart | Event::Crash | Event::Flush)
 }
 
@@ -358,13 +358,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_cache_has_what_the_node_has(
+    fn cache_has_only_blocks_of_the_node_after_each_poll(
         depth in proptest::option::of(1..40u64),
         events in proptest::collection::vec(event(), 1..80),
     ) {
         let mut world = World::new(depth.map_or(Finality::Tag, Finality::Depth));
         for event in &events {
-            world.happens(event);
+            world.apply(event);
         }
         world.settle();
     }

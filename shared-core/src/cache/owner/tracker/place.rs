@@ -1,37 +1,38 @@
-//! Where the node's head hangs on the window.
+//! The attachment of the node's head to the window.
 
 use super::poll::Halt;
 use super::poll::Poll;
 use super::terms::{Ask, Block, Mark};
 use super::window::Window;
 
-/// So many blocks are walked back from the node's head. What is further is
-/// looked for by number.
+/// Maximum number of blocks walked back from the node's head. A more distant ancestor is searched
+/// by number.
 const WALK: u64 = 64;
 
-/// After so many polls whose answers did not fit together the node's head is
-/// taken for one that has nothing to do with the window.
+/// Number of polls with inconsistent results after which the node's head is considered detached
+/// from the window.
 pub(super) const CONFUSED: u32 = 3;
 
-/// Where it hangs.
+/// The attachment of a head.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// It is the first that is known.
+    /// The head is the first known block.
     First,
-    /// It is the window's head.
+    /// The head is the window's head.
     Same,
-    /// It is in the window, below its head.
+    /// The head is in the window, below its head.
     Below,
-    /// It is below the window.
+    /// The head is below the window.
     Unknown,
-    /// On a block of the window, with these between, the newest first, itself
-    /// included. There may be others between that are not known.
+    /// The head descends from a block of the window, through these blocks: the newest first, the
+    /// head included. Further blocks between them may be unknown.
     On(Mark, Vec<Block>),
-    /// On none.
+    /// The head descends from no block of the window.
     Nowhere(Vec<Block>),
 }
 
-/// Looks for it. `confused` is in how many polls before it was not found.
+/// Finds the attachment of the head. `confused` is the number of polls with inconsistent results
+/// before this one.
 pub(super) fn find(
     window: &Window,
     poll: &Poll,
@@ -59,7 +60,7 @@ pub(super) fn find(
             return Ok(Place::On(ancestor, blocks));
         }
         if lowest.number <= bottom.number {
-            // its ancestors are older than all that is known
+            // its ancestors are older than the window
             return Ok(Place::Nowhere(blocks));
         }
         if is_far || blocks.len() as u64 > WALK {
@@ -86,11 +87,11 @@ pub(super) fn find(
     })
 }
 
-/// The highest block of the window, up to that number, that the node's chain
-/// still has. All below it are, for they are its ancestors.
+/// The highest block of the window, up to this number, that the node's chain still has. All below
+/// it are in the chain too, as its ancestors.
 fn highest(window: &Window, poll: &Poll, number: u64) -> Result<Option<Mark>, Halt> {
     let (mut low, mut high) = (0, window.count_up_to(number));
-    // most often it is the first that is tried
+    // most often the first attempt succeeds
     let mut middle = high;
     while low < high {
         let Some(mark) = window.get(middle - 1) else {

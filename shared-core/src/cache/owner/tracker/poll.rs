@@ -1,28 +1,28 @@
-//! What was asked in a poll, and answered.
+//! The queries and results of a poll.
 
 use std::collections::{HashMap, HashSet};
 
 use super::terms::{Answer, Ask, Block, Hash};
 
-/// A poll. What was answered stays answered until its end, so that a judgement
-/// that began with it is repeated with the same.
+/// A poll. Results do not change until its end, so that an evaluation that is repeated begins
+/// with the same results.
 #[derive(Debug)]
 pub(super) struct Poll {
     first: Option<Vec<Ask>>,
-    /// It has to be asked which chain it is, once its head is known.
+    /// Whether the chain identity must be queried once the head is known.
     pub(super) is_identity_due: bool,
     asked: HashSet<Ask>,
     answers: HashMap<Ask, Answer>,
 }
 
-/// Why a judgement can't go on.
+/// The reason why an evaluation stops.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// This is not known yet.
+    /// The results of these queries are missing.
     Asks(Vec<Ask>),
-    /// This went wrong. For people.
+    /// A query failed. The message is for operators.
     Failed(String),
-    /// The answers are not of one chain.
+    /// The results are not of one chain.
     Confused,
 }
 
@@ -36,12 +36,12 @@ impl Poll {
         }
     }
 
-    /// What it begins with, once.
+    /// Takes the queries with which the poll begins, once.
     pub(super) fn first_asks(&mut self) -> Option<Vec<Ask>> {
         self.first.take()
     }
 
-    /// It is asked. `false`: it was before.
+    /// Marks a query as sent. Returns false if it was sent before.
     pub(super) fn note(&mut self, ask: Ask) -> bool {
         self.asked.insert(ask)
     }
@@ -54,13 +54,13 @@ impl Poll {
         self.asked.contains(&Ask::ChainId)
     }
 
-    /// Whether something was asked that need not be of the chain that the head
-    /// was of: by number, or which chain it is.
+    /// Whether a query was sent whose result need not be of the head's chain: by number, or for the
+    /// chain identity.
     pub(super) fn is_loose(&self) -> bool {
         self.has_identity() || self.asked.iter().any(|ask| matches!(ask, Ask::ByNumber(_)))
     }
 
-    /// What was answered, as `read` finds it. An error is one of the node's.
+    /// The result of a query as `read` extracts it, or the node's error.
     fn get<T>(
         &self,
         ask: Ask,
@@ -73,7 +73,7 @@ impl Poll {
         })
     }
 
-    /// A block, or that there is none.
+    /// A block, `None` if the node does not have it, or the node's error.
     pub(super) fn try_block(&self, ask: Ask) -> Result<Result<Option<Block>, String>, Halt> {
         self.get(ask, |answer| match answer {
             Answer::Block(block) => Some(*block),
@@ -81,7 +81,7 @@ impl Poll {
         })
     }
 
-    /// The same where an error is the end of the poll.
+    /// A block, or `None` if the node does not have it. An error ends the poll.
     pub(super) fn block(&self, ask: Ask) -> Result<Option<Block>, Halt> {
         self.try_block(ask)?.map_err(Halt::Failed)
     }
@@ -93,7 +93,7 @@ impl Poll {
         })
     }
 
-    /// What chain it is. Both questions are put at a time.
+    /// The chain identity. Both queries are sent at once.
     pub(super) fn identity(&self) -> Result<(Option<u64>, Hash), Halt> {
         let asks = [Ask::ChainId, Ask::Genesis];
         let missing: Vec<Ask> = asks

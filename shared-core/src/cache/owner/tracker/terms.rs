@@ -1,4 +1,4 @@
-//! What is asked of a node, what it answers, and what is told.
+//! Queries to a node, their results, and the steps of the tracker.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::chain::Move;
 
-/// Of a block: whatever tells it from all others.
+/// The hash of a block (Beacon API: its root).
 pub type Hash = [u8; 32];
 
-/// What tells a chain from others.
+/// The identity of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Identity {
-    /// EIP-155's number; `None` where the node's API does not say.
+    /// Chain id of EIP-155; `None` if the node's API has none.
     pub chain_id: Option<u64>,
-    /// Of its first block (Beacon: `genesis_validators_root`).
+    /// Hash of the first block (Beacon API: `genesis_validators_root`).
     pub genesis: Hash,
 }
 
 impl Identity {
-    /// Whether both may be of one chain.
+    /// Whether both may identify one chain.
     pub fn agrees(&self, other: &Self) -> bool {
         let ids = self.chain_id.zip(other.chain_id);
         self.genesis == other.genesis && ids.is_none_or(|(one, other)| one == other)
@@ -38,19 +38,19 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What is to be known of a block.
+/// The facts about a block that the tracker needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its place in the chain (Beacon: its slot). A parent's is lower.
+    /// Block number (Beacon API: slot). A parent has a lower one.
     pub number: u64,
-    /// Which one it is.
+    /// Hash of the block.
     pub hash: Hash,
-    /// The one that it follows.
+    /// Hash of the parent.
     pub parent: Hash,
 }
 
 impl Block {
-    /// What tells it from others.
+    /// The number and hash of the block.
     pub(super) fn mark(&self) -> Mark {
         Mark {
             number: self.number,
@@ -59,96 +59,96 @@ impl Block {
     }
 }
 
-/// A block that was taken for final.
+/// A block that was considered final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Mark {
-    /// Its number.
+    /// Number of the block.
     pub number: u64,
-    /// Which one it was.
+    /// Hash of the block.
     pub hash: Hash,
 }
 
-/// What is known of a namespace's chain from before.
+/// The recorded facts about a namespace's chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Which chain it is; `None`: any.
+    /// The chain identity; `None` if any chain is accepted.
     pub identity: Option<Identity>,
-    /// The newest block that was taken for final.
+    /// The newest block that was considered final.
     pub mark: Option<Mark>,
 }
 
-/// A question to the node.
+/// A query to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
-    /// Its head: [`Answer::Block`].
+    /// Query for the head: [`Answer::Block`].
     Latest,
-    /// The newest block that it calls final: [`Answer::Block`].
+    /// Query for the newest block that the node reports as final: [`Answer::Block`].
     Finalized,
-    /// Whether it is behind and knows it: [`Answer::Syncing`].
+    /// Query whether the node reports that it lags: [`Answer::Syncing`].
     Syncing,
-    /// A block of any branch: [`Answer::Block`].
+    /// Query for a block of any branch: [`Answer::Block`].
     ByHash(Hash),
-    /// The block of its chain with exactly that number: [`Answer::Block`].
+    /// Query for the block of the node's chain with exactly this number: [`Answer::Block`].
     ByNumber(u64),
-    /// The same, asked last: whether it is still there.
+    /// Query for the block with this number at the end of the poll, to check that it is still
+    /// there: [`Answer::Block`].
     Again(u64),
-    /// [`Answer::ChainId`].
+    /// Query for the chain id: [`Answer::ChainId`].
     ChainId,
-    /// [`Answer::Genesis`].
+    /// Query for the first block: [`Answer::Genesis`].
     Genesis,
 }
 
-/// What the node said.
+/// The node's result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A block; `None`: it has none such.
+    /// A block, or `None` if the node does not have it.
     Block(Option<Block>),
-    /// It is behind.
+    /// Whether the node lags.
     Syncing(bool),
-    /// `None`: its API does not say.
+    /// Chain id; `None` if the node's API has none.
     ChainId(Option<u64>),
-    /// What tells its first block from those of other chains.
+    /// Hash of the first block, or another value that identifies the chain.
     Genesis(Hash),
-    /// An error, or nothing that can be understood. For people.
+    /// An error, or a malformed response. The message is for operators.
     Failed(String),
 }
 
-/// What the host is to do, in order.
+/// An action of the host, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To be told to the owner.
+    /// Report a change of the chain to the owner.
     Move(Move),
-    /// To be recorded so that it lasts; no block is recorded as final then.
+    /// Record the identity durably; no block is recorded as final then.
     KeepIdentity(Identity),
-    /// To be recorded before the [`Move::Final`] that follows is told: an entry
-    /// must not outlive what made it final. `None`: none is any more, which has
-    /// to last, and must not come before the purge of what is
-    /// [broken](Move::Broken).
+    /// Record the finality mark before the [`Move::Final`] that follows is reported: an entry must
+    /// not outlive the mark that made it final. `None`: no block is final any more, which must be
+    /// recorded durably, and not before the purge of the [broken](Move::Broken) blocks.
     KeepMark(Option<Mark>),
-    /// To be logged.
+    /// Write a log line.
     Say {
-        /// Somebody should look at it.
+        /// Whether an operator should look at it.
         is_error: bool,
-        /// Without the name of the namespace.
+        /// The line without the name of the namespace.
         text: String,
     },
 }
 
 named! {
-    /// How the following goes.
+    /// The state of the tracking.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     State
-    /// The node has not answered yet.
+    /// The node has not responded yet.
     #[default]
     Starting "starting",
-    /// All is well.
+    /// The chain is followed.
     Following "following",
-    /// The node says that it is behind.
+    /// The node reports that it lags.
     Syncing "syncing",
-    /// Its head went back, and may come again.
+    /// The node's head went back, and may return.
     Lagging "lagging",
-    /// It has not answered for some time.
+    /// The node has not responded for some time.
     Unreachable "unreachable",
-    /// It has another chain than the one recorded.
+    /// The node has another chain than the recorded one.
     WrongChain "wrong-chain",
 }

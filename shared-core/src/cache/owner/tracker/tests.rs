@@ -1,4 +1,4 @@
-//! A script a rule: what the node has, and the moves that come of it.
+//! Scripts of a node's chain and the expected moves, one per rule.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use crate::config::follow::Finality;
 mod chains;
 mod finality;
 
-/// A node: one chain, and what it says of it.
+/// A node with one chain.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) chain: Vec<Block>,
-    /// All that it has ever had.
+    /// All blocks that the node has ever had.
     known: HashMap<Hash, Block>,
     finalized: Result<Option<Mark>, String>,
     pub(super) syncing: Result<bool, String>,
     pub(super) chain_id: u64,
-    /// It answers as if the last ones were not there.
+    /// Number of its last blocks that the node does not show.
     pub(super) lag: usize,
     asked: Vec<Ask>,
 }
@@ -33,7 +33,7 @@ impl Node {
         Self::of(1, 0, length)
     }
 
-    /// Of that chain.
+    /// A node with this chain id.
     pub(super) fn of(chain_id: u64, branch: u8, length: u64) -> Self {
         let mut node = Self {
             chain: Vec::new(),
@@ -70,7 +70,7 @@ impl Node {
         self.chain.truncate(at);
     }
 
-    /// The blocks above that one are replaced by so many.
+    /// Replaces the blocks above `at` by `count` others.
     fn branch_off(&mut self, at: u64, branch: u8, count: u64) {
         self.cut(at);
         self.extend(branch, count);
@@ -84,7 +84,7 @@ impl Node {
         }));
     }
 
-    /// What it shows.
+    /// The blocks that the node shows.
     pub(super) fn view(&self) -> &[Block] {
         &self.chain[..self.chain.len().saturating_sub(self.lag).max(1)]
     }
@@ -119,14 +119,14 @@ impl Node {
     }
 }
 
-/// A tracker of a node, and the time.
+/// A tracker with its node and a clock.
 struct Script {
     tracker: Tracker,
     node: Node,
     now: u64,
     said: Vec<String>,
     kept: Record,
-    /// What the node says to these whatever it has.
+    /// Queries to which the node gives another result than its chain has.
     lies: Vec<(Ask, Answer)>,
 }
 
@@ -148,7 +148,7 @@ impl Script {
         }
     }
 
-    /// One that has been followed up to block 100, of which 90 are final.
+    /// A script whose node is followed up to block 100, where block 90 is final.
     fn followed() -> Self {
         let mut node = Node::new(101);
         node.finalize(90);
@@ -158,7 +158,7 @@ impl Script {
         script
     }
 
-    /// So many blocks come, one by one, and are seen.
+    /// Extends the chain by `count` blocks, with a poll after each.
     fn advance(&mut self, count: u64) {
         for _ in 0..count {
             self.node.extend(0, 1);
@@ -166,14 +166,14 @@ impl Script {
         }
     }
 
-    /// The moves, as tests have them.
+    /// The moves as text.
     fn drain(&mut self) -> String {
         let mut moves = Vec::new();
         while let Some(step) = self.tracker.next_step() {
             match step {
                 Step::Move(told) => {
                     if let Move::Final(Some(number)) = told {
-                        // recorded before it is told
+                        // recorded before it is reported
                         assert_eq!(self.kept.mark.unwrap().number, number);
                     }
                     moves.push(match told {
@@ -199,7 +199,7 @@ impl Script {
         moves.join(", ")
     }
 
-    /// An interval passes, and the node is asked.
+    /// Polls the node after one interval.
     fn poll(&mut self) -> String {
         self.poll_after(INTERVAL)
     }
@@ -232,7 +232,7 @@ impl Script {
     }
 }
 
-/// What is told when blocks from this one on were final and were replaced.
+/// The moves when blocks from `from` on were final and are replaced.
 fn broken(from: u64, head: u64, last: u64) -> String {
     format!("final none, broken {from}, reorg {from}, head {head}, final {last}")
 }

@@ -1,14 +1,14 @@
-//! The blocks that are known: a chain's newest.
+//! The window: the newest known blocks of a chain.
 
 use std::collections::VecDeque;
 
 use super::terms::{Block, Hash, Mark};
 
-/// So many are kept.
+/// Maximum number of blocks in the window.
 pub(super) const MOST: usize = 1_024;
 
-/// Blocks of one chain, the newest last. Each hangs on the one before it,
-/// directly or by blocks that are not kept (a long time without polls).
+/// Blocks of one chain, the newest last. Each descends from the one before it, directly or
+/// through blocks that are not stored (a long time without polls).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window(VecDeque<Mark>);
 
@@ -25,24 +25,24 @@ impl Window {
         self.0.front().copied()
     }
 
-    /// Its block with that number.
+    /// The block with this number.
     pub(super) fn at(&self, number: u64) -> Option<Mark> {
         let index = self.0.binary_search_by_key(&number, |mark| mark.number);
         self.0.get(index.ok()?).copied()
     }
 
-    /// Its newest block up to that number.
+    /// The newest block up to this number.
     pub(super) fn up_to(&self, number: u64) -> Option<Mark> {
         let after = self.count_up_to(number);
         self.0.get(after.checked_sub(1)?).copied()
     }
 
-    /// How many there are up to that number.
+    /// Number of blocks up to this number.
     pub(super) fn count_up_to(&self, number: u64) -> usize {
         self.0.partition_point(|mark| mark.number <= number)
     }
 
-    /// The `index`th from below.
+    /// The block at `index`, counted from the oldest.
     pub(super) fn get(&self, index: usize) -> Option<Mark> {
         self.0.get(index).copied()
     }
@@ -51,12 +51,12 @@ impl Window {
         self.0.iter().rev().find(|mark| mark.hash == *hash).copied()
     }
 
-    /// The blocks above that number go.
+    /// Removes the blocks above this number.
     pub(super) fn cut(&mut self, number: u64) {
         self.0.truncate(self.count_up_to(number));
     }
 
-    /// Puts a block on top, if it is above it.
+    /// Appends a block, if it is above the newest one.
     pub(super) fn push(&mut self, block: &Block) {
         if self.top().is_some_and(|top| top.number >= block.number) {
             return;

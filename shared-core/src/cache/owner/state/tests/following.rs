@@ -1,4 +1,4 @@
-//! What is known of a chain decides what holds, and goes to all processes.
+//! The state of a chain decides which entries are valid, and is published to all processes.
 
 use super::*;
 use crate::cache::chain::{Heights, Move, State};
@@ -17,8 +17,8 @@ fn state(owner: &Owner) -> State {
     owner.chains.get(&SPACE).unwrap().state()
 }
 
-/// An answer to what was asked for in that epoch.
-fn asked_in(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> Kept {
+/// An entry that was requested from the node in this epoch.
+fn entry_of_epoch(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> Kept {
     let about = About {
         epoch,
         height,
@@ -28,7 +28,7 @@ fn asked_in(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> Kep
 }
 
 fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, Refused> {
-    let kept = asked_in(owner, state(owner).epoch, class, Some(height));
+    let kept = entry_of_epoch(owner, state(owner).epoch, class, Some(height));
     owner.put(&[key; 32], &Arc::new(kept), None, at(0))
 }
 
@@ -37,7 +37,7 @@ fn is_there(owner: &Owner, key: u8) -> bool {
 }
 
 #[test]
-fn what_was_replaced_is_not_given_out() {
+fn replaced_entries_are_not_found() {
     let (owner, _model) = following();
     for (key, class, height) in [
         (1, Class::Unfinalized, 98),
@@ -59,7 +59,7 @@ fn what_was_replaced_is_not_given_out() {
         [1, 2, 4, 5].map(|key| is_there(&owner, key)),
         [true, false, true, true]
     );
-    // what is under lease is not there for who asks for it either
+    // a replaced entry does not keep its key from being leased either
     assert!(matches!(
         owner.lease(&[2; 32], &name("a"), 1_000, at(0)),
         Ok(Lease::Granted)
@@ -67,33 +67,33 @@ fn what_was_replaced_is_not_given_out() {
 }
 
 #[test]
-fn a_fill_from_before_a_reorganisation_is_refused() {
+fn fill_from_before_a_reorganisation_is_refused() {
     let (owner, _model) = following();
     let before = state(&owner).epoch;
     assert!(granted(&owner, "a"));
     owner.moved(&SPACE, Move::Reorg { from: 99 });
     owner.moved(&SPACE, Move::Head(101));
     let late = |class, height| {
-        let kept = Arc::new(asked_in(&owner, before, class, height));
+        let kept = Arc::new(entry_of_epoch(&owner, before, class, height));
         owner.put(&KEY, &kept, Some(&name("a")), at(0))
     };
     assert_eq!(late(Class::Unfinalized, Some(99)), Err(Refused::Replaced));
-    // and others may fetch it
+    // and other processes may fetch it
     assert!(granted(&owner, "b"));
     assert_eq!(late(Class::Unfinalized, None), Err(Refused::Replaced));
     assert_eq!(late(Class::Tip, Some(101)), Err(Refused::Replaced));
     assert_eq!(late(Class::Unfinalized, Some(98)), Ok(false));
     assert_eq!(late(Class::Immutable, Some(99)), Ok(false));
-    // from a process that has heard of nothing yet
-    let kept = Arc::new(asked_in(&owner, 0, Class::Unfinalized, Some(1)));
+    // from a process that has received no state yet
+    let kept = Arc::new(entry_of_epoch(&owner, 0, Class::Unfinalized, Some(1)));
     assert_eq!(owner.put(&KEY, &kept, None, at(0)), Err(Refused::Replaced));
 }
 
 #[test]
-fn what_is_behind_the_head_is_refused() {
+fn tip_entry_below_the_head_is_refused() {
     let (owner, _model) = following();
     put(&owner, 1, Class::Tip, 100).unwrap();
-    // an answer may know of the head before its owner does
+    // a response may know the head before the owner does
     put(&owner, 2, Class::Tip, 101).unwrap();
     assert!(!is_there(&owner, 1) && is_there(&owner, 2));
     assert_eq!(owner.seen(&SPACE), Some(101));
@@ -103,33 +103,33 @@ fn what_is_behind_the_head_is_refused() {
 }
 
 #[test]
-fn all_processes_hear_of_it() {
+fn chain_changes_are_published_to_every_process() {
     let (owner, _model) = owner();
     let early = owner.arrive(&name("a"), at(0)).unwrap();
-    assert!(heard(&owner, early).is_empty());
+    assert!(received(&owner, early).is_empty());
     owner.follow(SPACE, Heights::Slots, at(0));
-    let said = |owner: &Owner| Event::Chain {
+    let chain_event = |owner: &Owner| Event::Chain {
         namespace: SPACE,
         state: Box::new(state(owner)),
     };
-    assert_eq!(heard(&owner, early), [said(&owner)]);
+    assert_eq!(received(&owner, early), [chain_event(&owner)]);
     owner.moved(&SPACE, Move::Head(100));
-    assert_eq!(heard(&owner, early), [said(&owner)]);
-    // no news is nothing to be told of
+    assert_eq!(received(&owner, early), [chain_event(&owner)]);
+    // an unchanged state is not published
     owner.moved(&SPACE, Move::Head(100));
     owner.moved(&[2; 16], Move::Head(100));
-    assert!(heard(&owner, early).is_empty());
+    assert!(received(&owner, early).is_empty());
     let late = owner.arrive(&name("b"), at(0)).unwrap();
-    assert_eq!(heard(&owner, late), [said(&owner)]);
+    assert_eq!(received(&owner, late), [chain_event(&owner)]);
     put(&owner, 1, Class::Tip, 101).unwrap();
     for stream in [early, late] {
-        assert_eq!(heard(&owner, stream), [said(&owner)]);
+        assert_eq!(received(&owner, stream), [chain_event(&owner)]);
     }
     assert_eq!(state(&owner).seen, 101);
 }
 
 #[test]
-fn a_trace_turns_out_to_be_final() {
+fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
     use crate::cache::entry::wire::{decode, Encoded};
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
 
@@ -142,7 +142,7 @@ fn a_trace_turns_out_to_be_final() {
     };
     let entry = Entry::new(Envelope::none(), Payload::Raw(b"{}".to_vec().into()), meta);
     let body = Encoded::of(&entry).unwrap().to_vec();
-    let about = asked_in(&owner, epoch, Class::Unfinalized, None)
+    let about = entry_of_epoch(&owner, epoch, Class::Unfinalized, None)
         .about()
         .clone();
     let put = || {
@@ -164,8 +164,8 @@ fn a_trace_turns_out_to_be_final() {
         (Class::Immutable, Some(42))
     );
     assert_eq!(read.length(b""), 2);
-    // not after a purge, nor when there is another
-    let old = Arc::new(asked_in(
+    // a replaced or purged entry is not made final
+    let old = Arc::new(entry_of_epoch(
         &owner,
         state(&owner).epoch,
         Class::Unfinalized,
@@ -178,7 +178,7 @@ fn a_trace_turns_out_to_be_final() {
 }
 
 #[test]
-fn nothing_of_a_wrong_chain_is_given_out_or_taken() {
+fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
     let (owner, _model) = following();
     put(&owner, 1, Class::Immutable, 1).unwrap();
     owner.store(&[2; 32], &kept(5), at(0)).unwrap();
@@ -192,15 +192,15 @@ fn nothing_of_a_wrong_chain_is_given_out_or_taken() {
 }
 
 #[test]
-fn what_another_owner_stored_waits_until_the_chain_was_looked_at() {
+fn stored_entries_are_not_found_until_the_chain_is_checked() {
     let (owner, model) = following();
-    let kept = asked_in(&owner, 0, Class::Immutable, Some(50));
+    let kept = entry_of_epoch(&owner, 0, Class::Immutable, Some(50));
     owner.store(&KEY, &kept, at(0)).unwrap();
     owner.set_unchecked(&SPACE, true);
     assert!(owner.look_up_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;
     assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
-    // what its node has said since is sent
+    // what its node has chain_event since is sent
     put(&owner, 3, Class::Immutable, 50).unwrap();
     assert!(is_there(&owner, 3));
     owner.set_unchecked(&SPACE, false);
@@ -208,7 +208,7 @@ fn what_another_owner_stored_waits_until_the_chain_was_looked_at() {
 }
 
 #[test]
-fn identity_of_the_node_is_told_and_a_purge_forgets_it() {
+fn node_identity_is_published_and_cleared_by_a_purge() {
     let (owner, _model) = following();
     let identity = |id, hash| {
         Some(Identity {

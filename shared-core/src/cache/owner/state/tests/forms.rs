@@ -1,5 +1,5 @@
-//! What was stored at a glance, and is read at the first hit; what is made
-//! smaller on its way to the store.
+//! Entries that are stored unchecked and read strictly at the first hit, and entries that are
+//! recompressed on their way to the store.
 
 use crate::cache::entry::recompress::recompress;
 use crate::cache::entry::wire::{decode, Encoded};
@@ -7,7 +7,7 @@ use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 
 use super::*;
 
-/// An entry that nobody has read, in wire format.
+/// An unchecked entry, in wire format.
 fn unread(generation: u64, result: &str) -> Arc<Kept> {
     let envelope = Envelope {
         id: IdPlace::BeforeResult,
@@ -30,7 +30,7 @@ fn results() -> [String; 2] {
 }
 
 #[test]
-fn it_takes_the_place_of_what_nobody_had_read() {
+fn read_entry_replaces_the_unchecked_one() {
     for result in results() {
         let (owner, _) = owner();
         let kept = unread(5, &result);
@@ -54,7 +54,7 @@ fn it_takes_the_place_of_what_nobody_had_read() {
 }
 
 #[test]
-fn what_is_no_answer_is_gone() {
+fn unchecked_entry_is_removed_when_it_is_no_valid_result() {
     for result in ["nul", "1,2", "1 ", "\"a\"\"", &"[1,".repeat(200)] {
         let (owner, _) = owner();
         let kept = unread(5, result);
@@ -65,7 +65,7 @@ fn what_is_no_answer_is_gone() {
 }
 
 #[test]
-fn what_came_meanwhile_stays() {
+fn newer_or_purged_entry_is_not_replaced_by_the_read_one() {
     let [_, result] = results();
     let (owner, _) = owner();
     let (old, new) = (unread(5, &result), unread(5, "nul"));
@@ -73,14 +73,14 @@ fn what_came_meanwhile_stays() {
     owner.put(&KEY, &new, None, at(0)).unwrap();
     assert!(owner.read(&KEY, &old).is_some());
     assert!(Arc::ptr_eq(&found(owner.look_up(&KEY, at(1))).kept, &new));
-    // what was purged does not come back
+    // a purged entry does not come back
     owner.purge(&Scope::Everything, || at(1)).unwrap();
     assert!(owner.read(&KEY, &old).is_some());
     assert!(matches!(owner.look_up(&KEY, at(1)), LookUp::Missing));
 }
 
-/// An entry that can be made smaller, and what it is then.
-fn coded(generation: u64) -> (Arc<Kept>, Vec<u8>) {
+/// An entry that can be recompressed, and its recompressed body.
+fn recompressible(generation: u64) -> (Arc<Kept>, Vec<u8>) {
     let text: Vec<_> = (0..400u32)
         .map(|n| format!("\"{:08x}0000\"", n.wrapping_mul(n * 97)))
         .collect();
@@ -91,9 +91,9 @@ fn coded(generation: u64) -> (Arc<Kept>, Vec<u8>) {
 }
 
 #[test]
-fn a_smaller_form_takes_its_place_and_goes_to_the_store() {
+fn recompressed_entry_replaces_the_original_and_is_stored() {
     let (owner, model) = owner();
-    let (first, smaller) = coded(5);
+    let (first, smaller) = recompressible(5);
     owner.put(&KEY, &first, None, at(0)).unwrap();
     let hit = found(owner.look_up(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
@@ -114,15 +114,15 @@ fn a_smaller_form_takes_its_place_and_goes_to_the_store() {
     assert_eq!(stored.header.expires_at, at(0).unix + 60_000);
     let expected = json!({ "entries": 1, "saved": saved });
     assert_eq!(owner.status()["recompressed"], expected);
-    // what has left memory is stored as well
+    // an entry that has left memory is stored as well
     owner.memory.sweep(|_, _| true);
     assert!(owner.recompressed(&KEY, &first, smaller).is_some());
     assert_eq!(owner.status()["memory"]["entries"], 0);
 }
 
-/// Whoever asks meanwhile may read it, and what is stored is stored once.
+/// A process may read the entry while it is recompressed, and the entry is stored once.
 #[test]
-fn a_smaller_form_takes_the_place_of_one_that_was_read_meanwhile() {
+fn recompressed_entry_replaces_one_that_was_read_in_the_meantime() {
     let (owner, _) = owner();
     let [_, result] = results();
     let kept = unread(5, &result);
@@ -136,21 +136,21 @@ fn a_smaller_form_takes_the_place_of_one_that_was_read_meanwhile() {
     let other = owner.recompressed(&KEY, &also, smaller).unwrap();
     let there = found(owner.look_up(&KEY, at(2)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
-    // it did not come that far
+    // the write to the store failed
     other.is_not_stored();
     assert!(found(owner.look_up(&KEY, at(3))).is_to_be_stored);
 }
 
 #[test]
-fn a_smaller_form_of_what_was_purged_or_filled_anew_is_none() {
+fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
     for purge in [Some(Scope::Everything), Some(Scope::Key(KEY)), None] {
         let (owner, _) = owner();
-        let (first, smaller) = coded(5);
+        let (first, smaller) = recompressible(5);
         owner.put(&KEY, &first, None, at(0)).unwrap();
         if let Some(scope) = &purge {
             owner.purge(scope, || at(5)).unwrap();
         }
-        let (newer, _) = coded(5 + u64::from(purge.is_some()));
+        let (newer, _) = recompressible(5 + u64::from(purge.is_some()));
         let is_filled = purge != Some(Scope::Everything);
         if is_filled {
             owner.put(&KEY, &newer, None, at(6)).unwrap();
@@ -165,6 +165,6 @@ fn a_smaller_form_of_what_was_purged_or_filled_anew_is_none() {
 }
 
 #[test]
-fn what_the_owner_can_not_read_is_kept_as_it_is() {
+fn opaque_body_is_not_unchecked() {
     assert_eq!(kept(5).unread(), None);
 }

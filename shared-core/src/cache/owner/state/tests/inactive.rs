@@ -1,9 +1,9 @@
-//! What nobody asks for is forgotten, where that is wanted.
+//! Removal of inactive entries.
 
 use super::*;
 
 #[test]
-fn without_being_told_to_nothing_is_forgotten() {
+fn entries_are_not_removed_without_an_inactivity_period() {
     let (owner, model) = owner();
     owner.put(&KEY, &kept(5), None, at(0)).unwrap();
     owner.store(&KEY, &kept(5), at(0)).unwrap();
@@ -13,7 +13,7 @@ fn without_being_told_to_nothing_is_forgotten() {
 }
 
 #[test]
-fn what_is_asked_for_in_time_is_put_again_and_the_rest_forgotten() {
+fn requested_entries_are_stored_again_and_inactive_ones_removed() {
     let other = [8; 32];
     let (owner, model) = owner();
     let owner = owner.inactive(Some(4_000));

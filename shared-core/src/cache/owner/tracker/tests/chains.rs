@@ -1,9 +1,9 @@
-//! Heads, branches, nodes that are behind or silent, other chains.
+//! Heads, branches, lagging and failing nodes, other chains.
 
 use super::*;
 
 #[test]
-fn a_head_that_grows_is_a_head() {
+fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
     let mut script = Script::followed();
     assert_eq!(script.poll(), "");
     for (more, head) in [(1, 101), (2, 103), (40, 143), (500, 643), (2_000, 2_643)] {
@@ -17,7 +17,7 @@ fn a_head_that_grows_is_a_head() {
 }
 
 #[test]
-fn a_quiet_poll_asks_three_questions() {
+fn poll_without_a_change_sends_three_queries() {
     let mut script = Script::followed();
     script.node.asked.clear();
     script.poll();
@@ -28,8 +28,8 @@ fn a_quiet_poll_asks_three_questions() {
 }
 
 #[test]
-fn blocks_that_were_replaced_are_told_from_the_lowest_on() {
-    // how deep, how long the new branch is
+fn reorganisation_is_reported_from_the_lowest_replaced_block() {
+    // depth of the branch, and its length
     for (depth, length) in [(1, 1), (1, 2), (3, 3), (5, 1), (5, 9), (9, 100), (8, 2)] {
         let mut script = Script::followed();
         // the window reaches down far enough
@@ -50,7 +50,7 @@ fn blocks_that_were_replaced_are_told_from_the_lowest_on() {
 }
 
 #[test]
-fn a_branch_below_all_that_is_known_spares_what_is_final() {
+fn branch_below_the_window_does_not_undo_finality() {
     let mut script = Script::followed();
     script.node.branch_off(95, 1, 10);
     assert_eq!(script.poll(), "reorg 91, head 105");
@@ -58,7 +58,7 @@ fn a_branch_below_all_that_is_known_spares_what_is_final() {
 }
 
 #[test]
-fn a_branch_far_away_is_found_by_number() {
+fn ancestor_of_a_distant_head_is_found_by_number() {
     let mut script = Script::followed();
     for _ in 0..50 {
         script.node.extend(0, 10);
@@ -71,7 +71,7 @@ fn a_branch_far_away_is_found_by_number() {
 }
 
 #[test]
-fn a_node_that_is_behind_loses_only_finality() {
+fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
     let mut script = Script::followed();
     script.node.extend(0, 1);
     script.poll();
@@ -80,17 +80,17 @@ fn a_node_that_is_behind_loses_only_finality() {
     for _ in 0..3 {
         assert_eq!(script.poll(), "final none, reorg 101");
         let behind = std::mem::replace(&mut script.node, full.clone());
-        // what hung on the lower head does not say so
+        // responses about the lower head do not show that
         assert_eq!(script.poll(), "reorg 101, head 101, final 90");
         script.node = behind;
     }
-    // once is nothing to talk about
+    // a single lower head is not logged
     assert_eq!(script.said.len(), 1);
     assert_eq!(script.tracker.reorgs(), 0);
 }
 
 #[test]
-fn a_node_that_is_behind_may_be_on_another_branch_then() {
+fn other_branch_after_a_lag_is_a_reorganisation() {
     let mut script = Script::followed();
     script.advance(5);
     script.node.cut(102);
@@ -101,7 +101,7 @@ fn a_node_that_is_behind_may_be_on_another_branch_then() {
 }
 
 #[test]
-fn a_head_that_stays_back_is_the_head() {
+fn lower_head_that_lasts_is_accepted_as_the_head() {
     let mut script = Script::followed();
     script.node.extend(0, 2);
     script.poll();
@@ -113,13 +113,13 @@ fn a_head_that_stays_back_is_the_head() {
     assert_eq!(script.tracker.state(), State::Lagging);
     assert_eq!(script.poll(), "head 102, final 90");
     assert_eq!(script.tracker.state(), State::Following);
-    // other blocks come
+    // other blocks follow
     script.node.extend(1, 1);
     assert_eq!(script.poll(), "head 103");
 }
 
 #[test]
-fn a_silent_node_is_believed_for_a_while() {
+fn finality_is_lost_when_a_node_fails_for_five_intervals() {
     let mut script = Script::followed();
     for _ in 0..5 {
         assert_eq!(script.fail(), "");
@@ -132,14 +132,14 @@ fn a_silent_node_is_believed_for_a_while() {
     assert_eq!(script.tracker.last_error(), Some("connection refused"));
     script.node.asked.clear();
     assert_eq!(script.poll(), "final 90");
-    // it may be another one
+    // the node may be another one
     assert!(script.node.asked.contains(&Ask::Genesis));
     assert_eq!(script.tracker.last_error(), None);
     assert_eq!(script.said.len(), 3);
 }
 
 #[test]
-fn another_chain_is_nothing_of_ours() {
+fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
     let mut script = Script::followed();
     let good = script.node.clone();
     let mut other = Node::new(0);
@@ -157,7 +157,7 @@ fn another_chain_is_nothing_of_ours() {
     assert!(script.said[1].contains("chain 5") && script.said[1].contains("chain 1"));
     let other = std::mem::replace(&mut script.node, good);
     assert_eq!(script.poll(), "wrong false, final 90");
-    // what was purged may be another chain's
+    // the purged namespace may have another chain
     script.node = other;
     script.poll();
     script.tracker.forget(script.now);
@@ -168,7 +168,7 @@ fn another_chain_is_nothing_of_ours() {
 }
 
 #[test]
-fn the_identity_is_looked_at_now_and_then() {
+fn identity_is_queried_once_a_minute() {
     let mut script = Script::followed();
     let mut looked = 0;
     for _ in 0..180 {
@@ -191,7 +191,7 @@ fn the_identity_is_looked_at_now_and_then() {
 }
 
 #[test]
-fn skipped_slots_are_no_gaps() {
+fn skipped_slots_are_no_reorganisation() {
     let mut node = Node::new(90);
     node.push(0, 95);
     let mut script = Script::new(node, Finality::Tag);
@@ -207,10 +207,10 @@ fn skipped_slots_are_no_gaps() {
 }
 
 #[test]
-fn answers_that_do_not_fit_are_not_believed_at_once() {
+fn inconsistent_results_are_accepted_after_three_polls() {
     let mut script = Script::followed();
     script.advance(20);
-    // its head hangs on a block that it does not know
+    // the head descends from a block that the node does not have
     let head = Block {
         number: 125,
         hash: [9; 32],
@@ -231,19 +231,19 @@ fn answers_that_do_not_fit_are_not_believed_at_once() {
 }
 
 #[test]
-fn a_block_with_another_hash_than_was_asked_for_is_none() {
+fn block_with_another_hash_than_the_queried_one_is_ignored() {
     let mut script = Script::followed();
     script.advance(20);
     script.node.branch_off(115, 1, 10);
     let other = script.node.at(100).unwrap();
     let asked = Ask::ByHash(hash(1, 124));
     script.lies = vec![(asked, Answer::Block(Some(other)))];
-    // it is found by number
+    // the ancestor is found by number
     assert_eq!(script.poll(), "reorg 116, head 125");
 }
 
 #[test]
-fn a_head_stays_back_for_three_polls_and_two_seconds() {
+fn lower_head_is_accepted_after_three_polls_and_two_seconds() {
     for (wait, polls) in [(100, 21), (500, 5), (1_000, 3), (10_000, 3)] {
         let mut script = Script::followed();
         script.node.extend(0, 1);

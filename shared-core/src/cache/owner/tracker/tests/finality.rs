@@ -1,9 +1,9 @@
-//! What is final, and what was.
+//! Final blocks, and the loss of finality.
 
 use super::*;
 
 #[test]
-fn what_was_final_and_is_replaced_is_broken() {
+fn replaced_final_block_is_reported_as_broken() {
     let mut script = Script::followed();
     script.advance(20);
     script.node.finalize(115);
@@ -15,7 +15,7 @@ fn what_was_final_and_is_replaced_is_broken() {
 }
 
 #[test]
-fn what_was_final_before_a_restart_is_checked() {
+fn recorded_mark_is_checked_after_a_restart() {
     let script = Script::followed();
     let (mut node, record) = (script.node.clone(), script.kept);
     assert_eq!(record.mark.unwrap().number, 90);
@@ -30,7 +30,7 @@ fn what_was_final_before_a_restart_is_checked() {
 }
 
 #[test]
-fn a_chain_that_is_cut_below_what_was_final_is_found_out_when_it_is_there_again() {
+fn cut_below_the_mark_is_broken_when_the_chain_reaches_the_mark_again() {
     let mut script = Script::followed();
     script.advance(20);
     script.node.finalize(118);
@@ -40,7 +40,7 @@ fn a_chain_that_is_cut_below_what_was_final_is_found_out_when_it_is_there_again(
     assert_eq!(script.poll(), "final none, reorg 113");
     script.poll();
     assert_eq!(script.poll(), "head 112");
-    // nothing is final while the recorded block is missing
+    // no block is final while the recorded one is missing
     script.node.extend(1, 4);
     script.node.finalize(113);
     assert_eq!(script.poll(), "head 116");
@@ -52,7 +52,7 @@ fn a_chain_that_is_cut_below_what_was_final_is_found_out_when_it_is_there_again(
 }
 
 #[test]
-fn a_short_branch_below_what_is_final_breaks_it_at_once() {
+fn short_branch_below_the_mark_is_broken_at_once() {
     let mut script = Script::followed();
     script.advance(20);
     script.node.finalize(118);
@@ -63,7 +63,7 @@ fn a_short_branch_below_what_is_final_breaks_it_at_once() {
 }
 
 #[test]
-fn nothing_is_final_that_is_not_known_to_be() {
+fn finality_is_unknown_when_the_node_syncs_fails_or_goes_back() {
     type Change = fn(&mut Node);
     let changes: [(Change, State); 5] = [
         (|node| node.syncing = Ok(true), State::Syncing),
@@ -91,7 +91,7 @@ fn nothing_is_final_that_is_not_known_to_be() {
 }
 
 #[test]
-fn depth_makes_final_what_lies_that_deep() {
+fn depth_rule_makes_blocks_of_that_depth_final() {
     let mut script = Script::new(Node::new(101), Finality::Depth(12));
     let moves = script.poll();
     assert!(moves.ends_with("final 88"));
@@ -101,7 +101,7 @@ fn depth_makes_final_what_lies_that_deep() {
         assert_eq!(script.poll(), told);
     }
     assert!(!script.node.asked.contains(&Ask::Finalized));
-    // a shorter branch undoes nothing
+    // a shorter branch undoes no finality
     script.node.branch_off(125, 1, 3);
     assert_eq!(script.poll(), "reorg 126, head 128");
     assert_eq!(script.tracker.last_final(), Some(118));
@@ -113,7 +113,7 @@ fn depth_makes_final_what_lies_that_deep() {
 }
 
 #[test]
-fn what_is_final_is_of_the_chain_of_the_head() {
+fn finalized_block_of_another_chain_than_the_head_is_rejected() {
     let mut script = Script::followed();
     script.advance(20);
     script.node.finalized = Ok(Some(Mark {
@@ -123,7 +123,7 @@ fn what_is_final_is_of_the_chain_of_the_head() {
     assert_eq!(script.poll(), "final none");
     script.node.finalize(110);
     assert_eq!(script.poll(), "final 110");
-    // one that is ahead of the head is waited for
+    // a finalized block above the head is ignored until the head reaches it
     script.node.finalized = Ok(Some(Mark {
         number: 130,
         hash: hash(0, 130),
@@ -132,7 +132,7 @@ fn what_is_final_is_of_the_chain_of_the_head() {
 }
 
 #[test]
-fn a_recorded_block_that_stays_away_was_replaced() {
+fn recorded_block_that_stays_absent_is_broken() {
     let script = Script::followed();
     let (mut node, record) = (script.node.clone(), script.kept);
     node.extend(0, 100);
@@ -142,7 +142,7 @@ fn a_recorded_block_that_stays_away_was_replaced() {
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
     assert!(again.poll().starts_with("broken 0, reorg 0"));
-    // one that can't be had was not
+    // a block that cannot be fetched was not replaced
     let mut again = Script::with(again.node, Finality::Tag, record);
     let error = Answer::Failed("pruned".into());
     again.lies = vec![(Ask::ByNumber(90), error)];
