@@ -55,7 +55,7 @@ struct Peer {
 
 impl Peer {
     fn new(id: u8) -> Self {
-        let node = Node::of(id.into(), id * 100 - 99, 20);
+        let node = Node::with_chain_id(id.into(), id * 100 - 99, 20);
         Self {
             remembered: node.chain.clone(),
             node,
@@ -164,14 +164,14 @@ impl World {
         self.now += wait;
         self.tracker.begin(self.now);
         let is_calm = during.is_none();
-        let mut asked = 0;
+        let mut queries = 0;
         loop {
             let asks = self.tracker.asks();
             if asks.is_empty() {
                 break;
             }
-            asked += asks.len();
-            assert!(asked < 200);
+            queries += asks.len();
+            assert!(queries < 200);
             if self.node.is_down {
                 self.tracker.fail("down", self.now);
                 break;
@@ -195,8 +195,8 @@ impl World {
 
     fn apply_steps(&mut self) {
         while let Some(step) = self.tracker.next_step() {
-            let told = match step {
-                Step::Move(told) => told,
+            let change = match step {
+                Step::Move(change) => change,
                 Step::KeepIdentity(identity) => {
                     self.disk.1 = Record {
                         identity: Some(identity),
@@ -211,8 +211,8 @@ impl World {
                 }
                 Step::Say { .. } => continue,
             };
-            assert!(!self.is_wrong || told == Move::Wrong(false), "{told:?}");
-            match told {
+            assert!(!self.is_wrong || change == Move::Wrong(false), "{change:?}");
+            match change {
                 Move::Head(number) => assert_eq!(self.tracker.head().unwrap().number, number),
                 Move::Reorg { from } => drop(self.memory.split_off(&from)),
                 Move::Final(number) => self.last = number,

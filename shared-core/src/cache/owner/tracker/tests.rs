@@ -19,7 +19,7 @@ pub(super) struct Node {
     pub(super) chain_id: u64,
     /// Number of its last blocks that the node does not show.
     pub(super) lag: usize,
-    asked: Vec<Ask>,
+    queries: Vec<Ask>,
 }
 
 fn hash(branch: u8, number: u64) -> Hash {
@@ -30,11 +30,11 @@ fn hash(branch: u8, number: u64) -> Hash {
 
 impl Node {
     fn new(length: u64) -> Self {
-        Self::of(1, 0, length)
+        Self::with_chain_id(1, 0, length)
     }
 
     /// A node with this chain id.
-    pub(super) fn of(chain_id: u64, branch: u8, length: u64) -> Self {
+    pub(super) fn with_chain_id(chain_id: u64, branch: u8, length: u64) -> Self {
         let mut node = Self {
             chain: Vec::new(),
             known: HashMap::new(),
@@ -42,7 +42,7 @@ impl Node {
             syncing: Ok(false),
             chain_id,
             lag: 0,
-            asked: Vec::new(),
+            queries: Vec::new(),
         };
         node.extend(branch, length);
         node
@@ -96,7 +96,7 @@ impl Node {
     }
 
     pub(super) fn answer(&mut self, ask: Ask) -> Answer {
-        self.asked.push(ask);
+        self.queries.push(ask);
         match ask {
             Ask::Latest => Answer::Block(self.view().last().copied()),
             Ask::Finalized => match &self.finalized {
@@ -124,10 +124,10 @@ struct Script {
     tracker: Tracker,
     node: Node,
     now: u64,
-    said: Vec<String>,
-    kept: Record,
+    log_lines: Vec<String>,
+    record: Record,
     /// Queries to which the node gives another result than its chain has.
-    lies: Vec<(Ask, Answer)>,
+    overrides: Vec<(Ask, Answer)>,
 }
 
 pub(super) const INTERVAL: u64 = 1_000;
@@ -142,9 +142,9 @@ impl Script {
             tracker: Tracker::new(finality, INTERVAL, record, 0),
             node,
             now: 0,
-            said: Vec::new(),
-            kept: record,
-            lies: Vec::new(),
+            log_lines: Vec::new(),
+            record,
+            overrides: Vec::new(),
         }
     }
 
@@ -171,12 +171,12 @@ impl Script {
         let mut moves = Vec::new();
         while let Some(step) = self.tracker.next_step() {
             match step {
-                Step::Move(told) => {
-                    if let Move::Final(Some(number)) = told {
+                Step::Move(change) => {
+                    if let Move::Final(Some(number)) = change {
                         // recorded before it is reported
-                        assert_eq!(self.kept.mark.unwrap().number, number);
+                        assert_eq!(self.record.mark.unwrap().number, number);
                     }
-                    moves.push(match told {
+                    moves.push(match change {
                         Move::Head(number) => format!("head {number}"),
                         Move::Reorg { from } => format!("reorg {from}"),
                         Move::Broken { from } => format!("broken {from}"),
@@ -187,13 +187,13 @@ impl Script {
                     });
                 }
                 Step::KeepIdentity(identity) => {
-                    self.kept = Record {
+                    self.record = Record {
                         identity: Some(identity),
                         mark: None,
                     };
                 }
-                Step::KeepMark(mark) => self.kept.mark = mark,
-                Step::Say { text, .. } => self.said.push(text),
+                Step::KeepMark(mark) => self.record.mark = mark,
+                Step::Say { text, .. } => self.log_lines.push(text),
             }
         }
         moves.join(", ")
@@ -213,9 +213,9 @@ impl Script {
                 return self.drain();
             }
             for ask in asks {
-                let lie = self.lies.iter().find(|(about, _)| *about == ask);
-                let answer = match lie {
-                    Some((_, lie)) => lie.clone(),
+                let fixed = self.overrides.iter().find(|(about, _)| *about == ask);
+                let answer = match fixed {
+                    Some((_, fixed)) => fixed.clone(),
                     None => self.node.answer(ask),
                 };
                 self.tracker.answer(ask, answer);

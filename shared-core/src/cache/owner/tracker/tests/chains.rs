@@ -12,17 +12,17 @@ fn growing_chain_is_reported_as_heads_without_a_reorganisation() {
     }
     script.node.finalize(640);
     assert_eq!(script.poll(), "final 640");
-    assert_eq!(script.said, ["follows the chain: head 100, final 90"]);
+    assert_eq!(script.log_lines, ["follows the chain: head 100, final 90"]);
     assert_eq!(script.tracker.reorgs(), 0);
 }
 
 #[test]
 fn poll_without_a_change_sends_three_queries() {
     let mut script = Script::followed();
-    script.node.asked.clear();
+    script.node.queries.clear();
     script.poll();
     assert_eq!(
-        script.node.asked,
+        script.node.queries,
         [Ask::Latest, Ask::Syncing, Ask::Finalized]
     );
 }
@@ -64,10 +64,10 @@ fn ancestor_of_a_distant_head_is_found_by_number() {
         script.node.extend(0, 10);
         script.poll();
     }
-    script.node.asked.clear();
+    script.node.queries.clear();
     script.node.branch_off(255, 1, 1_000);
     assert_eq!(script.poll(), "reorg 256, head 1255");
-    assert!(script.node.asked.len() < 20, "{:?}", script.node.asked);
+    assert!(script.node.queries.len() < 20, "{:?}", script.node.queries);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn node_that_lags_for_one_poll_loses_finality_until_it_is_back() {
         script.node = behind;
     }
     // a single lower head is not logged
-    assert_eq!(script.said.len(), 1);
+    assert_eq!(script.log_lines.len(), 1);
     assert_eq!(script.tracker.reorgs(), 0);
 }
 
@@ -127,15 +127,15 @@ fn finality_is_lost_when_a_node_fails_for_five_intervals() {
     assert_eq!(script.fail(), "final none");
     assert_eq!(script.tracker.state(), State::Unreachable);
     assert_eq!(script.fail(), "");
-    assert_eq!(script.said.len(), 2);
-    assert!(script.said[1].contains("connection refused"));
+    assert_eq!(script.log_lines.len(), 2);
+    assert!(script.log_lines[1].contains("connection refused"));
     assert_eq!(script.tracker.last_error(), Some("connection refused"));
-    script.node.asked.clear();
+    script.node.queries.clear();
     assert_eq!(script.poll(), "final 90");
     // the node may be another one
-    assert!(script.node.asked.contains(&Ask::Genesis));
+    assert!(script.node.queries.contains(&Ask::Genesis));
     assert_eq!(script.tracker.last_error(), None);
-    assert_eq!(script.said.len(), 3);
+    assert_eq!(script.log_lines.len(), 3);
 }
 
 #[test]
@@ -153,30 +153,30 @@ fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
         script.node.extend(7, 1);
         assert_eq!(script.poll(), "");
     }
-    assert_eq!(script.said.len(), 2);
-    assert!(script.said[1].contains("chain 5") && script.said[1].contains("chain 1"));
+    assert_eq!(script.log_lines.len(), 2);
+    assert!(script.log_lines[1].contains("chain 5") && script.log_lines[1].contains("chain 1"));
     let other = std::mem::replace(&mut script.node, good);
     assert_eq!(script.poll(), "wrong false, final 90");
     // the purged namespace may have another chain
     script.node = other;
     script.poll();
     script.tracker.forget(script.now);
-    script.kept = Record::default();
+    script.record = Record::default();
     assert_eq!(script.drain(), "wrong false");
     assert_eq!(script.poll(), "reorg 0, head 154, final 120");
-    assert_eq!(script.kept.identity.unwrap().chain_id, Some(5));
+    assert_eq!(script.record.identity.unwrap().chain_id, Some(5));
 }
 
 #[test]
 fn identity_is_queried_once_a_minute() {
     let mut script = Script::followed();
-    let mut looked = 0;
+    let mut count = 0;
     for _ in 0..180 {
-        script.node.asked.clear();
+        script.node.queries.clear();
         script.poll();
-        looked += u32::from(script.node.asked.contains(&Ask::ChainId));
+        count += u32::from(script.node.queries.contains(&Ask::ChainId));
     }
-    assert_eq!(looked, 3);
+    assert_eq!(count, 3);
     let one = Identity {
         chain_id: None,
         genesis: [1; 32],
@@ -217,7 +217,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
         parent: [8; 32],
     };
     script.node.extend(0, 4);
-    script.lies = vec![
+    script.overrides = vec![
         (Ask::Latest, Answer::Block(Some(head))),
         // and is not there any more
         (Ask::Again(125), Answer::Block(None)),
@@ -236,8 +236,8 @@ fn block_with_another_hash_than_the_queried_one_is_ignored() {
     script.advance(20);
     script.node.branch_off(115, 1, 10);
     let other = script.node.at(100).unwrap();
-    let asked = Ask::ByHash(hash(1, 124));
-    script.lies = vec![(asked, Answer::Block(Some(other)))];
+    let query = Ask::ByHash(hash(1, 124));
+    script.overrides = vec![(query, Answer::Block(Some(other)))];
     // the ancestor is found by number
     assert_eq!(script.poll(), "reorg 116, head 125");
 }

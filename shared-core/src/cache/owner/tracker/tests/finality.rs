@@ -11,13 +11,17 @@ fn replaced_final_block_is_reported_as_broken() {
     script.node.branch_off(109, 1, 20);
     script.node.finalize(113);
     assert_eq!(script.poll(), broken(110, 129, 113));
-    assert!(script.said.last().unwrap().contains("block 115 was final"));
+    assert!(script
+        .log_lines
+        .last()
+        .unwrap()
+        .contains("block 115 was final"));
 }
 
 #[test]
 fn recorded_mark_is_checked_after_a_restart() {
     let script = Script::followed();
-    let (mut node, record) = (script.node.clone(), script.kept);
+    let (mut node, record) = (script.node.clone(), script.record);
     assert_eq!(record.mark.unwrap().number, 90);
     node.extend(0, 100);
     node.finalize(150);
@@ -97,10 +101,10 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
     assert!(moves.ends_with("final 88"));
     for head in 101..=130 {
         script.node.extend(0, 1);
-        let told = format!("head {head}, final {}", head - 12);
-        assert_eq!(script.poll(), told);
+        let moves = format!("head {head}, final {}", head - 12);
+        assert_eq!(script.poll(), moves);
     }
-    assert!(!script.node.asked.contains(&Ask::Finalized));
+    assert!(!script.node.queries.contains(&Ask::Finalized));
     // a shorter branch undoes no finality
     script.node.branch_off(125, 1, 3);
     assert_eq!(script.poll(), "reorg 126, head 128");
@@ -134,10 +138,10 @@ fn finalized_block_of_another_chain_than_the_head_is_rejected() {
 #[test]
 fn recorded_block_that_stays_absent_is_broken() {
     let script = Script::followed();
-    let (mut node, record) = (script.node.clone(), script.kept);
+    let (mut node, record) = (script.node.clone(), script.record);
     node.extend(0, 100);
     let mut again = Script::with(node, Finality::Tag, record);
-    again.lies = vec![(Ask::ByNumber(90), Answer::Block(None))];
+    again.overrides = vec![(Ask::ByNumber(90), Answer::Block(None))];
     assert_eq!(again.poll(), "reorg 0, head 200");
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
@@ -145,7 +149,7 @@ fn recorded_block_that_stays_absent_is_broken() {
     // a block that cannot be fetched was not replaced
     let mut again = Script::with(again.node, Finality::Tag, record);
     let error = Answer::Failed("pruned".into());
-    again.lies = vec![(Ask::ByNumber(90), error)];
+    again.overrides = vec![(Ask::ByNumber(90), error)];
     for round in 0..10 {
         assert_eq!(again.poll().is_empty(), round > 0);
         assert_eq!(
