@@ -1,4 +1,4 @@
-//! What goes back: heads and bodies.
+//! Responses of the owner: heads and bodies.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,11 +24,11 @@ use crate::events::EventStream;
 use crate::follow::chain::Chain;
 use crate::request::{About, Problem};
 
-/// A body of a response.
+/// The body of a response.
 pub enum Answer {
-    /// Pieces whose length is known together.
+    /// Pieces of a body of known length.
     Whole(VecDeque<Bytes>),
-    /// Without an end.
+    /// An event stream, without an end.
     Events(Box<EventStream>),
 }
 
@@ -75,8 +75,8 @@ const CHAIN: HeaderName = HeaderName::from_static("sszip-chain");
 const CHAIN_STATE: HeaderName = HeaderName::from_static("sszip-chain-state");
 const LEASE: HeaderName = HeaderName::from_static("sszip-lease");
 
-/// What every answer of an owner's says: up to which purge it knows, and, if that
-/// was asked, what it knows of a chain. `told` is none where nobody follows it.
+/// Sets the headers of every response of an owner: the newest purge that it knows, and the state
+/// of a chain if the request names one. `told` is `None` if the chain is not followed.
 pub fn say(fields: &mut HeaderMap, generation: u64, chain: Option<(About, Option<(u64, State)>)>) {
     fields
         .entry(GENERATION)
@@ -91,14 +91,14 @@ pub fn say(fields: &mut HeaderMap, generation: u64, chain: Option<(About, Option
     fields.insert(CHAIN, number.into());
     if about.known != Some(number) {
         let text = told::chain(&about.namespace, &state);
-        // JSON always can be
+        // JSON can always be a header
         if let Ok(text) = HeaderValue::try_from(text) {
             fields.insert(CHAIN_STATE, text);
         }
     }
 }
 
-/// The last purge that was known when it was looked for.
+/// Sets the newest purge that was known before the lookup.
 pub fn say_generation(fields: &mut HeaderMap, generation: u64) {
     fields.insert(GENERATION, generation.into());
 }
@@ -112,7 +112,7 @@ fn with_type(status: StatusCode, media_type: &'static str, body: Answer) -> Resp
     response
 }
 
-/// An entry's bytes, as they lie in memory.
+/// The bytes of an entry, borrowed from memory.
 struct Shared(Arc<Kept>);
 
 impl AsRef<[u8]> for Shared {
@@ -121,7 +121,7 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// An entry.
+/// The response with an entry.
 pub fn entry(found: Found, now: Now) -> Response<Answer> {
     let kept = found.kept;
     let (fresh, age) = (kept.fresh(now), kept.age(now) / 1_000);
@@ -135,7 +135,7 @@ pub fn entry(found: Found, now: Now) -> Response<Answer> {
     response
 }
 
-/// Several entries.
+/// The response with several entries.
 pub fn entries(all: Vec<(Key, Found)>, now: Now) -> Response<Answer> {
     let mut pieces = VecDeque::with_capacity(2 * all.len());
     for (key, Found { kept, .. }) in all {
@@ -155,7 +155,7 @@ pub fn entries(all: Vec<(Key, Found)>, now: Now) -> Response<Answer> {
     )
 }
 
-/// There is no such entry; and who fetches it, if that was asked.
+/// The response that there is no such entry, with the lease if the request asked for one.
 pub fn missing(lease: Option<Lease>) -> Response<Answer> {
     let mut response = problem(&Problem::new(StatusCode::NOT_FOUND, "no such entry"));
     let lease = match lease {
@@ -169,14 +169,14 @@ pub fn missing(lease: Option<Lease>) -> Response<Answer> {
     response
 }
 
-/// A status and nothing else.
+/// A response without a body.
 pub fn empty(status: StatusCode) -> Response<Answer> {
     let mut response = Response::new(Answer::Whole(VecDeque::new()));
     *response.status_mut() = status;
     response
 }
 
-/// A purge is over.
+/// The response to a completed purge.
 pub fn purged(purged: Purged) -> Response<Answer> {
     let said = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
     let body = Answer::of(format!("{said}\n"));
@@ -185,7 +185,7 @@ pub fn purged(purged: Purged) -> Response<Answer> {
     response
 }
 
-/// An event stream.
+/// The response with an event stream.
 pub fn events(stream: EventStream) -> Response<Answer> {
     let body = Answer::Events(Box::new(stream));
     let mut response = with_type(StatusCode::OK, "text/event-stream", body);
@@ -195,7 +195,7 @@ pub fn events(stream: EventStream) -> Response<Answer> {
     response
 }
 
-/// A refusal (RFC 9457).
+/// The response to a rejected request (RFC 9457).
 pub fn problem(problem: &Problem) -> Response<Answer> {
     let details = serde_json::json!({
         "title": problem.status.canonical_reason(),
@@ -212,7 +212,7 @@ pub fn problem(problem: &Problem) -> Response<Answer> {
     response
 }
 
-/// How a chain is followed.
+/// The status of a followed chain.
 fn followed(chain: &Chain) -> Value {
     let status = chain.status();
     let now = crate::clock::now().monotonic;
@@ -237,7 +237,7 @@ fn followed(chain: &Chain) -> Value {
     })
 }
 
-/// What an owner knows of itself.
+/// The status of the owner.
 pub fn status(
     mut status: Value,
     chains: &[Arc<Chain>],
@@ -254,7 +254,7 @@ pub fn status(
     status
 }
 
-/// The same in the form that it is asked for.
+/// The response with the owner's status, in the requested format.
 pub fn told(format: Format, status: Value) -> Response<Answer> {
     let body = Answer::of(format.write_of_owner(status));
     let mut response = with_type(StatusCode::OK, format.media_type(), body);

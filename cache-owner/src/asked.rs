@@ -1,17 +1,17 @@
-//! What a daemon that runs says of itself, for `sszip-cached --status`.
+//! Query of the status of a running daemon, for `sszip-cached --status`.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long each step of it may take.
+/// Timeout of each read and write.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The status, JSON, of the daemon that listens on `socket`.
+/// Queries the status, as JSON, of the daemon that listens on `socket`.
 ///
 /// # Errors
-/// Nobody listens there, or says nothing in time, or something else than that.
+/// No daemon listens there, or it does not respond in time, or with something else.
 pub fn status(socket: &Path) -> Result<String, io::Error> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_status_is_one() {
+    fn status_is_read_from_a_200_response_only() {
         let good = asked("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
         assert_eq!(good.unwrap(), "{}");
         let other = asked("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();

@@ -1,4 +1,4 @@
-//! Bodies of requests, and what they may take together.
+//! Request bodies, and the limit of their total size.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use tokio::time::timeout;
 
 use crate::request::Problem;
 
-/// How much of requests is taken.
+/// The limits of request bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest entry, in bytes.
+    /// Maximum length of an entry in bytes.
     pub max_entry: usize,
-    /// How long a request's body may take.
+    /// Maximum time for the body of a request.
     pub body_timeout: Duration,
 }
 
-/// Bodies on their way are counted in these, in bytes.
+/// Bytes per permit of the semaphore that counts the bodies in flight.
 const PERMIT: usize = 1 << 10;
 
-/// Reads bodies.
+/// The reader of request bodies.
 #[derive(Debug)]
 pub struct Bodies {
-    /// How much of each.
+    /// The limits of each body.
     pub limits: Limits,
     room: Semaphore,
 }
 
 impl Bodies {
-    /// Within limits.
+    /// A reader with these limits.
     pub fn new(limits: Limits) -> Self {
         // four of the longest at a time, or very many short ones
         let room = limits.max_entry.saturating_mul(4).max(64 << 20);
@@ -42,7 +42,7 @@ impl Bodies {
         }
     }
 
-    /// A whole body of at most `most` bytes.
+    /// Reads a whole body of at most `most` bytes.
     ///
     /// # Errors
     /// [`Problem`].
@@ -57,7 +57,7 @@ impl Bodies {
         if hint.lower() > most as u64 {
             return Err(too_long());
         }
-        // all at once: what says no length may be as long as any
+        // all at once: a body without a length may be as long as allowed
         let exact = hint.exact().and_then(|exact| usize::try_from(exact).ok());
         let permits = u32::try_from(exact.unwrap_or(most).div_ceil(PERMIT)).map_err(|_| busy())?;
         let _room = self.room.try_acquire_many(permits).map_err(|_| busy())?;
@@ -85,9 +85,9 @@ impl Bodies {
         Ok(bytes)
     }
 
-    /// Reads what is left of the body of a request that is refused: most
-    /// clients look for an answer only when all is sent, and one that was cut
-    /// off there would not find it. A much longer one is cut off.
+    /// Reads the rest of the body of a rejected request: most clients read the response only after
+    /// they have sent everything, and would miss it if the connection were closed before. The rest
+    /// of a much longer body is not read.
     pub async fn discard(&self, body: &mut Incoming) {
         let most = self.limits.max_entry.saturating_mul(2);
         let all = async {
@@ -99,7 +99,7 @@ impl Bodies {
                 }
             }
         };
-        // its connection is closed after the answer then
+        // then its connection is closed after the response
         let _ = timeout(self.limits.body_timeout, all).await;
     }
 }

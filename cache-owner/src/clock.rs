@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::time::{clock_gettime, ClockId};
 use sszip_core::cache::owner::Now;
 
-/// The time.
+/// The present time.
 pub fn now() -> Now {
-    // the same for all processes of a machine, and never put back
+    // the same for all processes of a machine, and never set back
     let monotonic = clock_gettime(ClockId::Monotonic);
     let milliseconds = monotonic.tv_sec * 1_000 + monotonic.tv_nsec / 1_000_000;
     let unix = SystemTime::now()

@@ -1,9 +1,8 @@
-//! Entries that go to the disk are made smaller on the way.
+//! Recompression of entries on their way to the disk.
 //!
-//! One thread does it, at the lowest priority: what the machine has to do
-//! otherwise goes first. It has nothing of the owner's but the entry, so that
-//! nobody waits for it, an end neither. When more wait than it may keep in
-//! memory, others go to the disk as they are.
+//! One thread recompresses, at the lowest priority, so that other work of the machine goes first.
+//! It has no part of the owner but the entry, so that nothing waits for it, not even a stop. When
+//! its queue is full, further entries go to the disk unchanged.
 
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use sszip_core::cache::entry::recompress::{is_wanted, recompress};
 use sszip_core::cache::owner::memory::Kept;
 use tokio::sync::oneshot;
 
-/// Entries that wait.
+/// Maximum number of queued entries.
 const MOST_WAITING: usize = 32;
 
-/// The lowest priority that there is (nice).
+/// The lowest scheduling priority (nice).
 const LOWEST: i32 = 19;
 
-/// The thread. It ends when this is dropped.
+/// The handle of the thread, which ends when all handles are dropped.
 #[derive(Clone, Debug)]
 pub struct Coder(SyncSender<Job>);
 
@@ -30,20 +29,20 @@ struct Job {
 }
 
 impl Coder {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot create a thread.
     pub fn start() -> Result<Self, std::io::Error> {
         let (jobs, wait) = sync_channel::<Job>(MOST_WAITING);
         std::thread::Builder::new()
             .name("sszip-coder".into())
             .spawn(move || {
-                // of this thread alone; where that is refused it has the usual one
+                // of this thread alone; if it is refused, the thread has the default priority
                 let _ = rustix::process::setpriority_process(None, LOWEST);
                 for Job { kept, done } in wait {
                     if !done.is_closed() {
-                        // nobody waits any more
+                        // the receiver may be gone
                         let _ = done.send(recompress(kept.body()));
                     }
                 }
@@ -51,9 +50,9 @@ impl Coder {
         Ok(Self(jobs))
     }
 
-    /// Another form of an entry; `None`: it is to stay as it is.
+    /// Recompresses an entry. Returns `None` if the entry is to stay unchanged.
     pub async fn recompress(&self, kept: &Arc<Kept>) -> Option<Vec<u8>> {
-        // what may change soon is not worth it
+        // entries that may change soon are not worth it
         if kept.about().class != Class::Immutable || !is_wanted(kept.body()) {
             return None;
         }

@@ -1,5 +1,5 @@
-//! What an owner is to be: the daemon's configuration, `configs/cached.toml`, or a
-//! host's.
+//! Configuration of an owner: the daemon's file (`configs/cached.toml`), or the settings of a
+//! host.
 
 use std::path::{Path, PathBuf};
 
@@ -9,45 +9,44 @@ use sszip_core::config::follow::Follow;
 use crate::follows::follows;
 use crate::units::{absolute, size, some_time, threads, time, user};
 
-/// What the file says, or a host. Sizes are bytes, and times milliseconds.
+/// The settings of an owner. Sizes are in bytes, times in milliseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen.
+    /// Path of the socket to listen on.
     #[serde(deserialize_with = "absolute")]
     pub socket: PathBuf,
-    /// The user and the group that are to have the socket.
+    /// User and group that own the socket.
     #[serde(deserialize_with = "user")]
     pub socket_user: Option<(u32, u32)>,
-    /// The store's folder.
+    /// Directory of the store.
     #[serde(deserialize_with = "absolute")]
     pub path: PathBuf,
-    /// What the store may take on disk.
+    /// Maximum size of the store on disk.
     #[serde(deserialize_with = "size")]
     pub max_size: u64,
-    /// What entries may take in memory.
+    /// Maximum size of the entries in memory.
     #[serde(deserialize_with = "size")]
     pub memory: u64,
-    /// The longest entry.
+    /// Maximum length of an entry.
     #[serde(deserialize_with = "size")]
     pub max_entry: u64,
-    /// Threads that serve: one does some 50,000 look-ups a second.
+    /// Number of threads that serve; one serves some 50,000 lookups a second.
     #[serde(deserialize_with = "threads")]
     pub threads: usize,
-    /// How long a connection may say nothing, and a request take to come.
+    /// Idle timeout of a connection, and timeout of a request.
     #[serde(deserialize_with = "time")]
     pub idle_timeout: u64,
-    /// How often what the store has in memory is written down.
+    /// Interval between flushes of the store's memtables.
     #[serde(deserialize_with = "time")]
     pub flush_interval: u64,
-    /// Whether entries that never change are made smaller before they go to the
-    /// disk.
+    /// Whether immutable entries are recompressed before they are written to disk.
     pub recompress: bool,
-    /// For how long what nobody asks for is kept; without it for as long as
-    /// there is room.
+    /// Inactivity period after which entries are removed; without it they stay as long as there
+    /// is space.
     #[serde(deserialize_with = "some_time")]
     pub inactive: Option<u64>,
-    /// The nodes that are followed, with the names of their namespaces.
+    /// The followed nodes, with the names of their namespaces.
     #[serde(rename = "head", deserialize_with = "follows")]
     pub follows: Vec<(String, Follow)>,
 }
@@ -71,31 +70,31 @@ impl Default for Config {
     }
 }
 
-/// What is wrong with a configuration, with the file and the line.
+/// An error in a configuration, with the file and the line.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It can't be read.
+    /// The file cannot be read.
     #[error("{path}: {error}")]
     Unreadable {
         /// The file.
         path: String,
-        /// The system's reason.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// It is not what it should be.
+    /// The file has an invalid setting.
     #[error("{path}:{line}: {message}")]
     Wrong {
         /// The file.
         path: String,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, and what is allowed.
+        /// The error, and the allowed values.
         message: String,
     },
 }
 
 impl Config {
-    /// One that has the defaults apart from these.
+    /// A configuration with these paths and the defaults.
     pub fn of(socket: PathBuf, path: PathBuf) -> Self {
         Self {
             socket,
@@ -150,7 +149,7 @@ mod tests {
     const LEAST: &str = "socket = \"/run/s\"\npath = \"/var/s\"\n";
 
     #[test]
-    fn the_least_is_a_socket_and_a_path() {
+    fn minimal_config_is_a_socket_and_a_path() {
         let config = Config::parse(LEAST, "").unwrap();
         assert_eq!(config, Config::of("/run/s".into(), "/var/s".into()));
         assert_eq!(config.max_size, 10 << 30);
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_holds_the_defaults() {
+    fn example_config_equals_the_defaults() {
         let example = include_str!("../../configs/cached.toml");
         let config = Config::parse(example, "").unwrap();
         let least = Config {
@@ -169,7 +168,7 @@ mod tests {
             ..Config::parse(LEAST, "").unwrap()
         };
         assert_eq!(config, least);
-        // what is commented out can be had too
+        // the settings that are commented out are valid too
         let all: String = example
             .lines()
             .map(|line| match line.strip_prefix("# ") {
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_units() {
+    fn values_with_units_are_parsed() {
         let with = |line: &str| Config::parse(&format!("{LEAST}{line}"), "").unwrap();
         assert_eq!(with("max_size = 65536").max_size, 65_536);
         assert_eq!(with("max_size = \"3M\"").max_size, 3 << 20);
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line_and_what_is_allowed() {
+    fn errors_name_the_line_and_the_allowed_values() {
         for (line, expected) in [
             ("max_size = \"10x\"", "cached.toml:3: invalid value: string \"10x\", expected a size in bytes, such as"),
             ("max_size = -1", "cached.toml:3: invalid value: integer `-1`, expected a size"),

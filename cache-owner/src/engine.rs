@@ -1,12 +1,12 @@
-//! The owner at work: its rules, and where they wait.
+//! The engine: the owner's rules with threads for the calls that wait for a disk.
 //!
-//! What memory or the page cache knows is told where it is asked. What may wait
-//! for a disk must make nobody else wait. A read of the disk is done in place,
-//! while another thread takes over the connections: that costs 19 to 30 us of CPU
-//! a look-up, handing it to a pool 30 to 114. Writes go to a pool. Both are
-//! bounded, so that a disk that hangs leaves threads for what does not need it.
+//! A call that memory or the page cache can serve runs on the thread that serves the connection.
+//! A call that may wait for a disk must not delay other requests. A read of the disk runs in
+//! place, while another thread takes over the connections: that costs 19 to 30 us of CPU per
+//! lookup, a hand-off to a pool 30 to 114 us. Writes run on a pool. Both are limited, so that a
+//! disk that hangs leaves threads for requests that do not need it.
 //!
-//! How it is asked, and answers, is the service's business.
+//! The engine knows nothing of HTTP, which is the concern of the service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,75 +34,74 @@ use crate::follow::chain::Chain;
 use crate::request::{Put, Wanted};
 use crate::waits::Waits;
 
-/// Reads of the store at a time.
+/// Maximum number of concurrent reads of the store.
 pub const MOST_READS: usize = 16;
 
-/// Its writes at a time: entries, purges, flushes.
+/// Maximum number of concurrent writes of the store: entries, purges, flushes.
 pub const MOST_WRITES: usize = 16;
 
-/// Questions to nodes at a time, for entries that may be final.
+/// Maximum number of concurrent queries to nodes for entries that may be final.
 const MOST_QUESTIONS: usize = 32;
 
-/// Entries that wait to be stored. Those beyond are not, for now.
+/// Maximum number of entries in the queue to the store. Further entries are not stored for now.
 const MOST_STORING: usize = 256;
 
-/// Entries of so many plain bytes in all are read, if they are
-/// [unread](sszip_core::cache::owner::memory::Kept::unread), while a request
-/// waits; others are sent for the client to read, and read here when there is time.
+/// Total decompressed bytes of [unchecked](sszip_core::cache::owner::memory::Kept::unread)
+/// entries that are read strictly while a request waits; other entries are sent for the client to
+/// read, and read here in the background.
 pub(crate) const READ_AT_ONCE: u64 = 256 << 10;
 
-/// What all who ask share.
+/// The state that all connections share.
 pub struct Engine {
-    /// The rules.
+    /// The rules of the owner.
     pub owner: Arc<Owner>,
     reads: Semaphore,
     writes: Semaphore,
     pub(crate) storing: Arc<Semaphore>,
     pub(crate) questions: Arc<Semaphore>,
-    /// Makes what goes to the disk smaller, where that is wanted.
+    /// Recompresses entries on their way to the disk, if configured.
     pub(crate) coder: Option<Coder>,
-    /// Those that are followed.
+    /// The followed chains.
     pub chains: Vec<Arc<Chain>>,
     streams: Mutex<HashMap<Stream, Arc<AtomicWaker>>>,
-    /// And those who wait without one.
+    /// Lookups that wait for a lease without an event stream.
     pub waits: Waits,
-    /// Purges may be over.
+    /// Notified when purges may be complete.
     settled: Notify,
-    /// The timer's time may have changed.
+    /// Notified when the time of the next tick may have changed.
     pub(crate) stirred: Notify,
-    /// Event streams end.
+    /// Whether the event streams are to end.
     stopping: AtomicBool,
 }
 
-/// What came of a look-up: it is there; or it is not, and who fetches it, if that
-/// was asked.
+/// The outcome of a lookup: the entry; or none, with the lease if the request asked for one.
 pub type LookedUp = Result<Found, Option<Lease>>;
 
-/// What came of a purge that is over.
+/// The outcome of a completed purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purged {
-    /// Its generation.
+    /// Generation of the purge.
     pub generation: u64,
-    /// How many entries it removed, as far as they were counted.
+    /// Number of removed entries, as far as they were counted.
     pub entries: u64,
 }
 
-/// Why something was not done.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The disk's reason.
+    /// The store has failed.
     #[error("{0}")]
     Disk(#[from] StoreError),
-    /// It is ours: a task has panicked.
+    /// A task of the owner has panicked.
     #[error("{0}")]
     Broken(#[from] tokio::task::JoinError),
-    /// A semaphore that is never closed was.
+    /// A semaphore was closed, which never happens.
     #[error("{0}")]
     Closed(#[from] tokio::sync::AcquireError),
 }
 
 impl Engine {
-    /// For an owner that has started, and follows these chains.
+    /// An engine for an owner that has started, with its followed chains.
     pub fn new(owner: Arc<Owner>, chains: Vec<Arc<Chain>>, coder: Option<Coder>) -> Self {
         Self {
             owner,
@@ -120,14 +119,13 @@ impl Engine {
         }
     }
 
-    /// The last purge.
+    /// Generation of the newest purge.
     pub fn generation(&self) -> u64 {
         self.owner.disk().generation()
     }
 
-    /// Looks a key up; a process that misses it may want its lease, and wait for the
-    /// end of another's. What came of it, and the last purge before it was looked
-    /// for.
+    /// Looks a key up. A process that misses it may request its lease, and wait for the end of
+    /// another process's lease. Returns the outcome, and the newest purge before the lookup.
     ///
     /// # Errors
     /// [`Failure`].
@@ -145,7 +143,7 @@ impl Engine {
                 if !matches!(found, Err(Some(Lease::Pending))) {
                     return Ok((generation, found));
                 }
-                // whichever it is, what there is then is what there is
+                // whether it ended or timed out, the second lookup decides
                 let _ = timeout(Duration::from_millis(wait), ended).await;
             }
         }
@@ -177,13 +175,13 @@ impl Engine {
         self.stirred.notify_one();
         self.wake();
         Ok(match leased {
-            // if it is no answer, whoever asks next gets the lease
+            // if it is no valid entry, the next request gets the lease
             Err(found) => self.found(key, found, &mut room).ok_or(None),
             Ok(lease) => Err(Some(lease)),
         })
     }
 
-    /// What there is of several keys.
+    /// Looks several keys up, and returns the entries that were found.
     ///
     /// # Errors
     /// [`Failure`].
@@ -211,13 +209,13 @@ impl Engine {
         Ok(found)
     }
 
-    /// Does what may wait for a disk to be read.
+    /// Runs work that may wait for a disk to be read.
     async fn reading<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
         let _permit = self.reads.acquire().await?;
         Ok(block_in_place(work))
     }
 
-    /// Does what may wait for a disk to be written.
+    /// Runs work that may wait for a disk to be written.
     pub(crate) async fn writing<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> T + Send + 'static,
@@ -227,7 +225,7 @@ impl Engine {
         Ok(spawn_blocking(move || work(&owner)).await?)
     }
 
-    /// Does what may wait for a disk and fail at it.
+    /// Runs work that may wait for a disk and fail there.
     ///
     /// # Errors
     /// [`Failure`].
@@ -238,7 +236,7 @@ impl Engine {
         Ok(self.writing(work).await??)
     }
 
-    /// Keeps an entry, whose `body` is opaque; or says why it does not.
+    /// Puts an entry, whose `body` is opaque, or returns why it is not accepted.
     ///
     /// # Errors
     /// [`Failure`].
@@ -261,7 +259,7 @@ impl Engine {
         } else {
             let kept = Arc::clone(&kept);
             self.writing(move |owner| {
-                // it will come from the disk each time, and nobody waits now
+                // it is sent from the disk each time, and no request waits now
                 let kept = match kept.unread() {
                     Some(_) => owner.read(&key, &kept).unwrap_or(kept),
                     None => kept,
@@ -285,30 +283,30 @@ impl Engine {
         Ok(Ok(()))
     }
 
-    /// `process` gives its lease back.
+    /// Releases the lease that `process` has.
     pub fn give_back(&self, key: &Key, process: &Name) {
         self.owner.give_back(key, process, now());
         self.wake();
     }
 
-    /// A block was shown to a client.
+    /// Records that a block was shown to a client.
     pub fn shows(&self, namespace: &Namespace, sighting: Sighting) {
         self.owner.shows(namespace, sighting);
         self.wake();
     }
 
-    /// Purges; over when no process has any of it, and goes on when nobody waits
-    /// for that.
+    /// Purges entries. Returns when no process can send any of them; the purge continues if the
+    /// caller stops waiting.
     ///
     /// # Errors
-    /// [`Failure`]: it is to be tried again.
+    /// [`Failure`]: the purge must be repeated.
     pub async fn purge(self: &Arc<Self>, scope: Scope) -> Result<Purged, Failure> {
         let engine = Arc::clone(self);
         tokio::spawn(async move { engine.purge_here(scope).await }).await?
     }
 
     async fn purge_here(&self, scope: Scope) -> Result<Purged, Failure> {
-        // of others nothing is counted on the disk: it would have to be searched
+        // entries of other scopes are not counted on the disk, which would have to be searched
         let stored = match scope {
             Scope::Key(key) => {
                 let has = |owner: &Owner, key: &Key| owner.disk().get(key, now()).is_some();
@@ -321,7 +319,7 @@ impl Engine {
             _ => 0,
         };
         let (purged, swept) = (scope.clone(), scope.clone());
-        // first: who knows of the purge compares nothing with the chain of before
+        // first: a process that knows of the purge compares nothing with the old identity
         self.owner.forget_identities(&scope);
         let generation = self.on_disk(move |owner| owner.purge(&scope, now)).await?;
         for chain in &self.chains {
@@ -330,13 +328,13 @@ impl Engine {
         self.wake();
         self.tick();
         self.stirred.notify_one();
-        // it holds already: this gives room
+        // the purge is in effect already: this frees memory
         let sweep = move |owner: &Owner| owner.sweep(&swept, generation);
         let swept = self.writing(sweep).await?;
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
-            // enabled first: what ends between the two is not missed
+            // enabled first: a notification between the two is not missed
             settled.as_mut().enable();
             if !self.owner.is_waiting(generation) {
                 return Ok(Purged {
@@ -348,7 +346,7 @@ impl Engine {
         }
     }
 
-    /// All purges up to `generation` hold in a process.
+    /// Records that all purges up to `generation` are in effect in a process.
     ///
     /// # Errors
     /// [`NoSuchPurge`].
@@ -358,7 +356,7 @@ impl Engine {
         Ok(())
     }
 
-    /// An entry may have told of a head that its follower has not seen yet.
+    /// Wakes the follower of a chain if an entry has shown a head that it has not seen yet.
     fn look_for_news(&self, namespace: &Namespace) {
         let Some(chain) = self.chain(namespace) else {
             return;
@@ -373,8 +371,8 @@ impl Engine {
         chains.find(|chain| chain.namespace == *namespace)
     }
 
-    /// A process has opened an event stream: its name here, and what is woken
-    /// when there is something to be sent.
+    /// Opens an event stream for a process, and returns its identity and the waker that is woken
+    /// when there are events to send.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -390,14 +388,14 @@ impl Engine {
         Ok((stream, waker))
     }
 
-    /// A stream has ended.
+    /// Closes an event stream.
     pub fn leave(&self, stream: Stream) {
         locked(&self.streams).remove(&stream);
         self.owner.leave(stream, now());
         self.wake();
     }
 
-    /// Ends the event streams, which don't by themselves.
+    /// Ends the event streams and the waits, which have no end of their own.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for waker in locked(&self.streams).values() {
@@ -411,7 +409,7 @@ impl Engine {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Wakes those who have something to be told.
+    /// Wakes the receivers of new events.
     pub(crate) fn wake(&self) {
         let woken = self.owner.take_woken();
         self.waits.end(&woken.leases);

@@ -14,10 +14,10 @@ use tokio::time::{sleep, Sleep};
 use crate::clock::now;
 use crate::engine::Engine;
 
-/// Bytes of events that are sent at a time.
+/// Maximum number of bytes of events that are sent at a time, apart from the last event.
 const PIECE: usize = 16 << 10;
 
-/// What goes to one process. Its end is the end of the stream.
+/// The event stream of one process. Dropping it closes the stream.
 pub struct EventStream {
     engine: Arc<Engine>,
     stream: Stream,
@@ -26,8 +26,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// Of a stream that has arrived; `waker` is woken when there is something
-    /// to be sent.
+    /// The stream with this identity; `waker` is woken when there are events to send.
     pub fn new(engine: Arc<Engine>, stream: Stream, waker: Arc<AtomicWaker>) -> Self {
         Self {
             engine,
@@ -37,9 +36,9 @@ impl EventStream {
         }
     }
 
-    /// The next bytes; none after the end.
+    /// The next bytes, or `None` after the end.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        // first, so that what comes while we look is not missed
+        // first, so that events that come in the meantime are not missed
         self.waker.register(context.waker());
         let mut text = String::new();
         if self.engine.is_stopping() {

@@ -1,5 +1,5 @@
-//! How many files the process may have open. The store keeps all of its files open, and
-//! each connection is one.
+//! The limit of open files of the process. The store keeps all of its files open, and each
+//! connection is one.
 
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
@@ -11,12 +11,12 @@ pub fn raise_limit() {
         current: limit.maximum,
         ..limit
     };
-    // where it is refused, the limit stays
+    // if it is refused, the limit stays
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// How many connections may be served, `most` at most: half of the files that may be open
-/// are left to the store.
+/// Maximum number of connections, at most `most`: half of the files that may be open are left to
+/// the store.
 pub fn most_connections(most: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok());

@@ -1,6 +1,5 @@
-//! The tables `[[head]]` of the daemon's configuration: the nodes that are
-//! followed. What each may say is the core's (`sszip_core::config::follow`), as
-//! for nginx's directive.
+//! The tables `[[head]]` of the daemon's configuration: the followed nodes. The core checks their
+//! values (`sszip_core::config::follow`), as for the directive of nginx.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use sszip_core::config::follow::Follow;
 
 use crate::units::absolute;
 
-/// A table.
+/// A namespace with its followed node.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Table")]
 struct Named(String, Follow);
@@ -58,7 +57,7 @@ impl TryFrom<Table> for Named {
     }
 }
 
-/// All tables; no namespace has two.
+/// All tables; a namespace may have one.
 pub(crate) fn follows<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<(String, Follow)>, D::Error> {
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// Three lines, and the tables begin with the fourth.
+    /// The heads in a file whose tables begin on line 4.
     fn parse(tables: &str) -> Result<Vec<(String, Follow)>, String> {
         let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
         let config = Config::parse(&text, "cached.toml");
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_is_a_name_and_a_url() {
+    fn minimal_head_is_a_namespace_and_a_url() {
         assert_eq!(parse("").unwrap(), []);
         let follows = parse("[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n").unwrap();
         let expected = Follow::at(b"http://node").unwrap();
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn all_can_be_said() {
+    fn head_with_every_setting_is_parsed() {
         let follows = parse(
             "[[head]]\nnamespace = \"main\"\nurl = \"https://node:1/x\"\ninterval = \"500ms\"\n\
              finality = \"depth:64\"\napi = \"beacon\"\nca = \"/etc/ca.pem\"\n\
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line_and_what_is_allowed() {
+    fn invalid_heads_are_rejected_with_the_line_and_the_allowed_values() {
         for (line, expected) in [
             ("finality = \"safe\"", "cached.toml:4: the head of \"main\" has an invalid value \"finality=safe\": it must be"),
             ("finality = \"depth:0\"", "cached.toml:4: the head of \"main\" has an invalid"),

@@ -1,9 +1,8 @@
-//! Opening the store only while the host waits for it.
+//! The gate that lets the store be opened only while the host waits for it.
 //!
-//! RocksDB makes static objects while it opens a database, and a process that
-//! exits then destroys them under the thread that opens. A host whose main
-//! thread may exit at any moment opens the store by polling: it is in here
-//! while the database is being opened.
+//! RocksDB creates static objects while it opens a database, and a process that exits then
+//! destroys them under the opening thread. A host whose main thread may exit at any moment opens
+//! the store by polling: it waits here while the database is being opened.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,23 +13,23 @@ use crate::open::{NotOpened, Open};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
-    /// The host is elsewhere.
+    /// The host does not wait.
     #[default]
     Closed,
     /// An attempt may begin.
     Open,
-    /// There is one.
+    /// An attempt is in progress.
     Busy,
-    /// The store is open: nothing more is to be waited for.
+    /// The store is open: no more attempts are needed.
     Done,
 }
 
-/// Lets attempts through, one each time that the host waits.
+/// The gate, which lets one attempt through each time that the host waits.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<(Mutex<Turn>, Condvar)>);
 
 impl Gate {
-    /// `open` behind the gate.
+    /// Returns `open` behind the gate.
     pub fn guard(&self, mut open: Open) -> Open {
         let gate = self.clone();
         Box::new(move |now| {
@@ -47,8 +46,7 @@ impl Gate {
         })
     }
 
-    /// Waits until an attempt has been made, for so long at most; whether the
-    /// store is open.
+    /// Waits for one attempt, for `limit` at most. Returns whether the store is open.
     pub fn wait(&self, limit: Duration) -> bool {
         let (_, changed) = &*self.0;
         let mut turn = locked(&self.0 .0);
@@ -91,7 +89,7 @@ mod tests {
     use crate::open::NotOpened;
 
     #[test]
-    fn nothing_is_tried_while_nobody_waits() {
+    fn attempt_is_made_only_while_the_host_waits() {
         let gate = Gate::default();
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_others_to_serve_waits_no_longer_than_it_says() {
+    fn wait_ends_at_its_limit_when_the_attempt_hangs() {
         let gate = Gate::default();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let mut open = gate.guard(Box::new(move |_| {
@@ -129,7 +127,7 @@ mod tests {
             }
         });
         let since = std::time::Instant::now();
-        // the first lets it begin, whenever that thread runs
+        // the first wait lets the attempt begin, whenever that thread runs
         for _ in 0..5 {
             assert!(!gate.wait(Duration::from_millis(10)));
         }

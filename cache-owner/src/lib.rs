@@ -1,28 +1,28 @@
-//! The cache's owner: the process that keeps a machine's entries.
+//! The owner of the cache: the process that stores a machine's entries.
 //!
-//! `docs/owner-protocol.md` is what it speaks; the rules are the core's
-//! (`sszip_core::cache::owner`), this crate carries the bytes. It is a library
-//! for a host that has a process for it, and a daemon, `sszip-cached`.
+//! `docs/owner-protocol.md` specifies its protocol; the rules are in the core
+//! (`sszip_core::cache::owner`), and this crate carries the bytes. It is a library for a host that
+//! provides a process, and a daemon, `sszip-cached`.
 //!
-//! | module      | concern                                        |
-//! |-------------|------------------------------------------------|
-//! | [`run`]     | from the election to the end                   |
-//! | [`open`]      | its store                                      |
-//! | [`config`]    | what the daemon's file says                    |
-//! | [`socket`]  | the Unix socket                                |
-//! | [`server`]  | connections                                    |
-//! | [`service`] | requests become calls, and what comes of them answers |
-//! | [`engine`]  | the rules at work, and where they wait         |
-//! | [`waits`]     | look-ups that wait for another's lease         |
-//! | [`peer`]      | who is at the end of a connection              |
-//! | [`bodies`]    | bodies of requests, within limits              |
-//! | [`request`] | what a request asks for                        |
-//! | [`answer`]  | heads and bodies that go back                  |
-//! | [`events`]  | the event stream                               |
-//! | [`coder`]     | what goes to the disk is made smaller          |
-//! | [`asked`]   | what a daemon that runs says of itself         |
-//! | [`follow`]    | what became of the chains of nodes             |
-//! | [`clock`]   | the machine's clocks                           |
+//! | module        | concern                                             |
+//! |---------------|-----------------------------------------------------|
+//! | [`run`]       | the lifecycle of an owner, from election to end     |
+//! | [`open`]      | the opening of the store                            |
+//! | [`config`]    | the configuration                                   |
+//! | [`socket`]    | the Unix socket                                     |
+//! | [`server`]    | connections                                         |
+//! | [`service`]   | HTTP requests as calls of the engine                |
+//! | [`engine`]    | the rules, with threads for calls that wait         |
+//! | [`waits`]     | lookups that wait for another process's lease       |
+//! | [`peer`]      | the client of a connection                          |
+//! | [`bodies`]    | request bodies, within limits                       |
+//! | [`request`]   | decoding of requests                                |
+//! | [`answer`]    | heads and bodies of responses                       |
+//! | [`events`]    | the event stream                                    |
+//! | [`coder`]     | recompression of entries on their way to the disk   |
+//! | [`asked`]     | query of the status of a running daemon             |
+//! | [`follow`]    | the followed chains                                 |
+//! | [`clock`]     | the clocks of the machine                           |
 
 pub mod answer;
 pub mod asked;

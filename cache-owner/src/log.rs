@@ -1,15 +1,15 @@
-//! Lines for the host's log.
+//! Lines for the log of the host.
 
 use std::sync::Arc;
 
-/// How much a line of the log matters.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Something that is to be expected.
+    /// A notice that needs no action.
     Notice,
-    /// Somebody should look at it.
+    /// An error that an operator should look at.
     Error,
 }
 
-/// Where lines of the log go.
+/// The receiver of log lines.
 pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;

@@ -1,5 +1,4 @@
-//! `sszip-cached`: the owner as a daemon. `configs/cached.toml` explains its
-//! configuration.
+//! `sszip-cached`: the owner as a daemon. `configs/cached.toml` documents its configuration.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,7 +50,7 @@ fn main() -> ExitCode {
     if args.status {
         return match asked::status(&config.socket) {
             Ok(status) => {
-                // nobody may be reading
+                // the reader may be gone
                 let _ = writeln!(std::io::stdout(), "{status}");
                 ExitCode::SUCCESS
             }
@@ -71,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
-    // all threads inherit the mask: the signals come to this one only
+    // all threads inherit the mask: only this thread receives the signals
     let signals: SigSet = [Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGINT]
         .into_iter()
         .collect();
@@ -104,9 +103,9 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A line of the log.
+/// Writes a line to the log.
 fn say(line: &str) {
     let pid = std::process::id();
-    // nobody may be reading
+    // the reader may be gone
     let _ = writeln!(std::io::stderr().lock(), "sszip-cached[{pid}]: {line}");
 }

@@ -1,4 +1,4 @@
-//! Opening the store, and what is said of it.
+//! The opening of the store, and its log lines.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use sszip_core::cache::store::{Config, OpenError, Opening, Store};
 
 use crate::log::{Level, Log};
 
-/// Why there is no store now.
+/// The reason why the store is not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotOpened {
-    /// The host has not said that it may be.
+    /// The host does not permit an attempt yet.
     NotYet,
-    /// Another process has it.
+    /// Another process has opened it.
     Locked,
-    /// Another reason, for people.
+    /// Another reason, for operators.
     Failed(String),
 }
 
-/// Opens the store: once, or again and again.
+/// The function that opens the store; it may be called again after a failure.
 pub type Open = Box<dyn FnMut(Now) -> Result<Box<dyn Disk>, NotOpened> + Send>;
 
-/// Opens the store in `path`, of at most `max_size` bytes on disk.
+/// Returns the function that opens the store in `path`, of at most `max_size` bytes on disk.
 pub fn store(path: &Path, max_size: u64, log: Log) -> Open {
     let config = Config::new(path, max_size);
     Box::new(move |now: Now| match Store::open(&config, now.unix) {

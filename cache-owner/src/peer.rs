@@ -1,5 +1,5 @@
-//! Who is at the other end of a connection, and whether it has gone with an
-//! answer unread: a lease that was granted to it then is of no use to anybody.
+//! The client of a connection, and whether it has closed the connection without reading a
+//! response: a lease that was granted in it must be released.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -23,25 +23,25 @@ struct State {
 }
 
 impl Peer {
-    /// It asks for something.
+    /// Records the start of a request.
     pub fn asks(&self) {
         locked(&self.0).granted = None;
     }
 
-    /// It is told that it has a lease.
+    /// Records that the response grants a lease.
     pub fn is_granted(&self, key: Key, process: Name) {
         locked(&self.0).granted = Some((key, process));
     }
 
-    /// At its end: the lease of which it was not told after all.
+    /// The lease that the client was granted and has not read, at the end of the connection.
     pub fn unread(&self) -> Option<(Key, Name)> {
         let mut state = locked(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
 }
 
-/// Its socket. One that is closed with something unread, or before something is
-/// written to it, is an error at this end (`unix(7)`).
+/// The socket of a client. One that the client closes with unread bytes, or before bytes are
+/// written to it, reports an error at this end (`unix(7)`).
 #[derive(Debug)]
 pub struct Watched {
     socket: UnixStream,
@@ -49,7 +49,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Tells `peer` of what becomes of it.
+    /// A socket that reports to `peer` that the client has closed it.
     pub fn new(socket: UnixStream, peer: Arc<Peer>) -> Self {
         Self { socket, peer }
     }

@@ -1,6 +1,5 @@
-//! What a request asks for. Pure, and strict: what is not in
-//! `docs/owner-protocol.md` is refused, so that a mistake is not a surprise
-//! later.
+//! Decoding of requests. Pure, and strict: a request that is not in `docs/owner-protocol.md` is
+//! rejected, so that a mistake shows at once.
 
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
@@ -14,105 +13,105 @@ use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::{Key, Namespace};
 use sszip_core::status::Format;
 
-/// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.
+/// Default and maximum duration of a lease, in milliseconds.
 pub const LEASE: u64 = 10_000;
 const LONGEST_LEASE: u64 = 60_000;
 
-/// How long a look-up waits for the end of another's, at most. Milliseconds.
+/// Maximum time for which a lookup waits for the end of another process's lease, in milliseconds.
 const LONGEST_WAIT: u64 = 60_000;
 
-/// Keys of one request.
+/// Maximum number of keys in one request.
 const MOST_KEYS: usize = 1_000;
 
-/// The longest body of a request that is no entry, in bytes.
+/// Maximum length in bytes of a request body that is no entry.
 pub const LONGEST_BODY: usize = 66 * MOST_KEYS;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// An entry.
+    /// Look up one entry.
     LookUp {
-        /// Its key.
+        /// Key of the entry.
         key: Key,
-        /// If it is missing.
+        /// The lease to request if the entry is missing.
         lease: Option<Wanted>,
     },
-    /// Several entries; the body has their [`keys`].
+    /// Look up several entries, whose [`keys`] are in the body.
     LookUps,
-    /// To keep the entry that is the body.
+    /// Store the entry in the body.
     Put(Put),
-    /// To end a lease.
+    /// Release a lease.
     GiveBack {
-        /// Of what.
+        /// Key of the lease.
         key: Key,
-        /// Whose.
+        /// Holder of the lease.
         process: Name,
     },
-    /// To remove entries; the body has the [`scope`].
+    /// Purge entries; the body has the [`scope`].
     Purge,
-    /// A block was shown to a client.
+    /// Record that a block was shown to a client.
     Shows {
-        /// Of the chain behind which namespace.
+        /// Namespace of the block's chain.
         namespace: Namespace,
-        /// Which one.
+        /// The shown block.
         sighting: Sighting,
     },
-    /// A purge holds; the body has its [`generation`].
+    /// Acknowledge purges up to the [`generation`] in the body.
     Acknowledge(Name),
-    /// The event stream.
+    /// Open the event stream.
     Events(Name),
-    /// What the owner knows of itself.
+    /// Query the status of the owner.
     Status(Format),
 }
 
-/// What is said of an entry that is to be kept.
+/// The head of a request to store an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Its key.
+    /// Key of the entry.
     pub key: Key,
-    /// What it is.
+    /// Attributes of the entry.
     pub about: EntryAbout,
-    /// For how many milliseconds it is fresh.
+    /// Remaining lifetime in milliseconds.
     pub fresh: u64,
-    /// Who puts it.
+    /// Process that stores the entry.
     pub process: Option<Name>,
-    /// What else it may be kept as.
+    /// Conditions under which the entry is final.
     pub if_final: Option<IfFinal>,
 }
 
-/// A lease that is wanted.
+/// A request for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// By whom.
+    /// The process that requests it.
     pub process: Name,
-    /// For how many milliseconds.
+    /// Duration in milliseconds.
     pub time: u64,
-    /// If it is another's, how long to wait for its end. Milliseconds.
+    /// Maximum wait for the end of another process's lease, in milliseconds.
     pub wait: u64,
 }
 
-/// The chain of which an answer is to tell.
+/// The chain whose state the response must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
-    /// It is behind that.
+    /// Namespace of the chain.
     pub namespace: Namespace,
-    /// The number of what is known of it.
+    /// Number of the state that the client knows.
     pub known: Option<u64>,
 }
 
-/// Why a request is refused (RFC 9457).
+/// The reason why a request is rejected (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// What is wrong with this one.
+    /// The error of this request.
     pub detail: String,
-    /// For a 405: what is allowed.
+    /// Allowed methods, for status 405.
     pub allow: Option<&'static str>,
 }
 
 impl Problem {
-    /// One with a text for people.
+    /// A problem with a text for operators.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -126,7 +125,7 @@ fn bad(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, detail)
 }
 
-/// What the head of a request asks for.
+/// Decodes the head of a request.
 ///
 /// # Errors
 /// [`Problem`].
@@ -204,14 +203,14 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         "lookups" => Request::LookUps,
         "purges" => Request::Purge,
         _ => Request::Status(match query.get("format") {
-            // as processes ask
+            // the format that processes query
             None => Format::Json,
             Some(_) => Format::of(head.uri.query().unwrap_or_default().as_bytes()).map_err(bad)?,
         }),
     })
 }
 
-/// The chain that a request names.
+/// The chain that the headers of a request name.
 ///
 /// # Errors
 /// [`Problem`].
@@ -229,7 +228,7 @@ pub fn about(fields: &HeaderMap) -> Result<Option<About>, Problem> {
 
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     let class = text(fields, "sszip-class")?.ok_or_else(|| bad("a PUT needs sszip-class"))?;
-    // nothing is nowhere kept
+    // entries of class `nothing` are never stored
     let is_kept = |class: &Class| *class != Class::Nothing;
     let named = Class::named(class.as_bytes()).filter(is_kept);
     let class = named.ok_or_else(|| {
@@ -281,7 +280,7 @@ fn if_final(text: &str) -> Result<IfFinal, Problem> {
     }
 }
 
-/// The keys in a body, one a line.
+/// The keys in a body, one per line.
 ///
 /// # Errors
 /// [`Problem`].
@@ -322,7 +321,7 @@ struct PurgeObject {
     wrong_chain: Option<String>,
 }
 
-/// The namespace that a purge suspends, since its node has another chain.
+/// The namespace that a purge suspends because its node has another chain.
 pub fn suspends(body: &[u8]) -> Option<Namespace> {
     let object: PurgeObject = serde_json::from_slice(body).ok()?;
     namespace(&object.wrong_chain?).ok()
@@ -371,7 +370,7 @@ fn method_name(name: String) -> Result<Box<str>, Problem> {
     }
 }
 
-/// Lower-case hex only: a key has one spelling.
+/// Decodes lower-case hex digits only, so that a key has one notation.
 fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -391,7 +390,7 @@ fn process(text: &str) -> Result<Name, Problem> {
         .ok_or_else(|| bad("a process is 1 to 64 letters, digits, dashes, dots and underscores"))
 }
 
-/// Digits only: `parse` takes a sign.
+/// Parses digits only: `parse` accepts a sign.
 fn decimal(text: &str) -> Option<u64> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()
@@ -415,7 +414,7 @@ fn number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem
         .transpose()
 }
 
-/// Names and values, none of which needs an escape.
+/// Names and values of a query string, which need no escapes.
 struct Query<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Query<'a> {

@@ -1,13 +1,13 @@
-//! An owner from its election to its end.
+//! The lifecycle of an owner from its election to its end.
 //!
 //! ```text
 //!  waiting ──▶ serving ──▶ closing ──▶ ended
-//!   │  ▲ another owner has the store, or it can't be opened: tried again
+//!   │  ▲ another owner has the store, or it cannot be opened: retried
 //!   └──┘
 //! ```
 //!
-//! All of it runs on threads of its own, which take no signals: a host keeps
-//! its own. The store is opened on one of them, after any fork.
+//! An owner runs on threads of its own, which take no signals; those of the host keep theirs.
+//! One of the threads opens the store, after any fork.
 
 use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
@@ -35,34 +35,34 @@ use crate::server;
 use crate::service::Service;
 use crate::socket::Socket;
 
-/// How often another owner's store is tried. Milliseconds.
+/// Interval between attempts to open another owner's store, in milliseconds.
 const RETRY: u64 = 25;
 
-/// How often it is looked whether the store may be opened. Milliseconds.
+/// Interval between checks whether the host permits an attempt, in milliseconds.
 const RETRY_SOON: u64 = 2;
 
-/// How long after another failure it is tried again. Milliseconds.
+/// Pause after another failure to open the store, in milliseconds.
 const RETRY_BROKEN: u64 = 1_000;
 
-/// Threads that may wait for the disk at a time, and a few to spare: without
-/// one a read would keep the thread that serves. Each node's name takes one more
-/// while the system looks for it.
+/// Number of threads that may wait for the disk at a time, and a few to spare: without a free one
+/// a read would block the thread that serves. Each node takes one more while the system resolves
+/// its name.
 const DISK_THREADS: usize = MOST_READS + MOST_WRITES + 4;
 
-/// What an owner is doing.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is another one, or no store.
+    /// Another owner has the store, or it cannot be opened.
     Waiting,
-    /// It serves.
+    /// The owner serves requests.
     Serving,
-    /// It writes down what it has.
+    /// The owner writes its memory to the store.
     Closing,
-    /// It is over.
+    /// The owner has ended.
     Ended,
 }
 
-/// An owner. Dropping it does not end it.
+/// The handle of an owner. Dropping it does not end the owner.
 #[derive(Debug)]
 pub struct Running {
     stop: watch::Sender<bool>,
@@ -72,10 +72,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts one.
+    /// Starts an owner.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot create a thread.
     pub fn start(config: Config, open: Open, log: Log) -> Result<Self, std::io::Error> {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
@@ -91,7 +91,7 @@ impl Running {
                 .name("sszip-owner".into())
                 .spawn(move || {
                     life.run(open);
-                    // nobody need be listening
+                    // the receiver may be gone
                     let _ = end.send(());
                 })
         })?;
@@ -103,12 +103,12 @@ impl Running {
         })
     }
 
-    /// What it is doing.
+    /// The present state.
     pub fn state(&self) -> State {
         *self.state.borrow()
     }
 
-    /// Waits until an owner with an open store serves, for so long at most.
+    /// Waits until the owner has an open store and serves, for `limit` at most.
     pub fn wait_while_waiting(&self, limit: Duration) {
         let since = std::time::Instant::now();
         while self.state() == State::Waiting && since.elapsed() < limit {
@@ -116,22 +116,21 @@ impl Running {
         }
     }
 
-    /// Asks it to end, from anywhere.
+    /// Returns a function that stops the owner, from any thread.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let stop = self.stop.clone();
         move || {
-            // no receiver: it has ended
+            // no receiver: the owner has ended
             let _ = stop.send(true);
         }
     }
 
-    /// Waits until it has ended, which it does by itself only when it can't
-    /// serve.
+    /// Waits until the owner has ended, which without a stop happens only if it cannot serve.
     pub fn wait(&mut self) {
         self.ends_within(Duration::MAX);
     }
 
-    /// Asks it to end, and waits until it has, or for so long. Whether it has.
+    /// Stops the owner, and waits for `limit` at most. Returns whether it has ended.
     pub fn join(&mut self, limit: Duration) -> bool {
         self.stopper()();
         self.ends_within(limit)
@@ -143,14 +142,14 @@ impl Running {
             return false;
         }
         if let Some(thread) = self.thread.take() {
-            // it logged its panic
+            // its panic is logged already
             let _ = thread.join();
         }
         true
     }
 }
 
-/// Threads started within take no signals.
+/// Calls `start` with all signals blocked, which threads that it starts inherit.
 fn without_signals<T>(
     start: impl FnOnce() -> Result<T, std::io::Error>,
 ) -> Result<T, std::io::Error> {
@@ -186,7 +185,7 @@ impl Life {
         let Some(disk) = runtime.block_on(self.wait_for_store(&mut open)) else {
             return Ok(());
         };
-        // nobody else has given times since: its store was open until now
+        // no other owner has granted send leases since: the store is open here
         let owner = Owner::new(disk, self.config.memory, now());
         let owner = Arc::new(owner.inactive(self.config.inactive));
         let coder = match self.config.recompress {
@@ -195,7 +194,7 @@ impl Life {
         };
         let served = runtime.block_on(self.serve(Arc::clone(&owner), coder));
         self.state.send_replace(State::Closing);
-        // ends what is left of connections and what waits for the disk
+        // ends the remaining connections and the calls that wait for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(error) = owner.close(now()) {
             (self.log)(Level::Error, &format!("not all was stored: {error}"));
@@ -203,7 +202,7 @@ impl Life {
         served
     }
 
-    /// The store, once it can be opened; `None` when it is to stop before.
+    /// Waits for the store to open. Returns `None` when the owner is stopped before.
     async fn wait_for_store(&self, open: &mut Open) -> Option<Box<dyn Disk>> {
         let mut stop = self.stop.clone();
         let mut said = None;
@@ -217,7 +216,7 @@ impl Life {
                 NotOpened::Locked => RETRY,
                 NotOpened::Failed(_) => RETRY_BROKEN,
             };
-            // once, not at each attempt
+            // logged once, not at each attempt
             if why != NotOpened::NotYet && said.as_ref() != Some(&why) {
                 match &why {
                     NotOpened::Locked => (self.log)(
@@ -247,7 +246,7 @@ impl Life {
         let (socket, listener) = Socket::bind(&config.socket, config.socket_user)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
         owner.listens(now());
-        // before anybody is served: nothing is final until it is known to be
+        // before any request is served: no block is final until it is known to be
         let follow = |(name, follow): &(String, Follow)| {
             let namespace = named(name.as_bytes());
             let heights = match follow.api {
@@ -261,7 +260,7 @@ impl Life {
         let chains: Vec<_> = config.follows.iter().map(follow).collect();
         let engine = Arc::new(Engine::new(owner, chains.clone(), coder));
         let service = Arc::new(Service::new(Arc::clone(&engine), limits));
-        // all of them end with it
+        // all of them end with this set
         let mut tasks = JoinSet::new();
         tasks.spawn({
             let engine = Arc::clone(&engine);
@@ -284,7 +283,7 @@ impl Life {
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
             tasks.spawn(follower::run(follow.clone(), chain, engine, log));
         }
-        // on the pool: here would be one thread that only accepts
+        // on the pool: this thread would do nothing but accept
         let served = tokio::spawn(server::serve(
             listener,
             service,

@@ -18,25 +18,25 @@ use crate::log::{Level, Log};
 use crate::peer::{Peer, Watched};
 use crate::service::Service;
 
-/// Connections at a time. Those beyond wait to be accepted.
+/// Maximum number of connections. Further ones wait to be accepted.
 const MOST_CONNECTIONS: usize = 4_096;
 
-/// How long accepting rests after an error such as too many open files.
+/// Pause of accepting after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long answers may take to be sent after a stop.
+/// Maximum time for responses in flight after a stop.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
-/// Bytes of a request's head, at most; also what is read at a time.
+/// Maximum bytes of a request's head, and of one read.
 const BUFFER: usize = 64 << 10;
 
-/// Fields of a request's head, at most.
+/// Maximum number of headers of a request.
 const MOST_FIELDS: usize = 64;
 
-/// Serves until `stop` is true, or its sender gone.
+/// Serves until `stop` is true, or its sender is dropped.
 ///
 /// # Errors
-/// The listener can't be used at all.
+/// The listener cannot be used at all.
 pub async fn serve(
     listener: StdListener,
     service: Arc<Service>,
@@ -50,7 +50,7 @@ pub async fn serve(
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
-            // never closed
+            // the semaphore is never closed
             let permit = Arc::clone(&room).acquire_owned().await;
             (listener.accept().await, permit)
         };
@@ -81,7 +81,7 @@ pub async fn serve(
     drop(listener);
     service.engine.stop();
     let all = async { while connections.join_next().await.is_some() {} };
-    // what has not ended by then is dropped with the set
+    // connections that have not ended by then are dropped with the set
     let _ = timeout(STOP_LIMIT, all).await;
     Ok(())
 }
@@ -104,7 +104,7 @@ async fn connection(
         .header_read_timeout(idle)
         .serve_connection(TokioIo::new(socket), answer);
     tokio::pin!(connection);
-    // an error is the client's business: it has gone, or sends what is no HTTP
+    // errors are those of the client: it has closed the connection, or does not send HTTP
     tokio::select! {
         _ = connection.as_mut() => {}
         () = stopped(&mut stop) => {
@@ -118,7 +118,7 @@ async fn connection(
     service.connections.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Until `stop` is true, or its sender gone.
+/// Waits until `stop` is true, or its sender is dropped.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }

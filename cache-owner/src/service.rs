@@ -1,5 +1,4 @@
-//! Requests over HTTP become calls of the engine's, and what comes of them
-//! becomes answers.
+//! The HTTP service: requests as calls of the engine, and their outcomes as responses.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,18 +18,18 @@ use crate::events::EventStream;
 use crate::peer::Peer;
 use crate::request::{self, About, Problem, Request};
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct Service {
-    /// What is asked.
+    /// The engine that the requests call.
     pub engine: Arc<Engine>,
     bodies: Bodies,
     started: u64,
-    /// Open connections.
+    /// Number of open connections.
     pub connections: AtomicUsize,
 }
 
 impl Service {
-    /// Over an engine.
+    /// A service of an engine.
     pub fn new(engine: Arc<Engine>, limits: Limits) -> Self {
         Self {
             engine,
@@ -40,7 +39,7 @@ impl Service {
         }
     }
 
-    /// Answers a request.
+    /// Responds to a request.
     ///
     /// # Errors
     /// None.
@@ -51,8 +50,8 @@ impl Service {
     ) -> Result<Response<Answer>, Infallible> {
         peer.asks();
         let (head, mut body) = request.into_parts();
-        // first: what is found may be of after a purge that the answer does not
-        // know of, but never of before one that it does
+        // first: an entry may be newer than a purge that the response does not report, but never
+        // older than a purge that it reports
         let generation = self.engine.generation();
         let about = request::about(&head.headers);
         let read = about.and_then(|about| Ok((request::read(&head)?, about)));
@@ -63,15 +62,15 @@ impl Service {
         let mut answer = match answer {
             Ok(answer) => answer,
             Err(problem) => {
-                // who waits to be told to go on is told not to
+                // a client that expects 100 (Continue) is not invited to send the body
                 if !head.headers.contains_key(EXPECT) {
                     self.bodies.discard(&mut body).await;
                 }
                 answer::problem(&problem)
             }
         };
-        // what was not understood is not answered as by an owner: it may be one of
-        // another version that is asked
+        // a request that was not understood gets no headers of an owner: the client may need
+        // an owner of another version
         if let Some(about) = about {
             let told = |about: About| (about, self.engine.owner.told(&about.namespace));
             answer::say(answer.headers_mut(), generation, about.map(told));
@@ -110,7 +109,7 @@ impl Service {
                 let body = match self.bodies.whole(body, self.bodies.limits.max_entry).await {
                     Ok(body) => body,
                     Err(problem) => {
-                        // the fetch has ended, even if this can't be kept
+                        // the fetch has ended, even if its entry cannot be stored
                         if let Some(process) = &put.process {
                             engine.give_back(&put.key, process);
                         }
@@ -165,7 +164,7 @@ impl Service {
                 Ok(answer::events(stream))
             }
             Request::Status(format) => {
-                // figures that lie in memory: a disk that hangs can be seen
+                // values in memory: the status of an owner whose disk hangs is available
                 let status = engine.owner.status();
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);

@@ -9,11 +9,10 @@ use rustix::fs::{fchmod, Mode};
 use rustix::net::SocketType;
 use rustix::net::{bind, listen, socket_with, AddressFamily, SocketAddrUnix, SocketFlags};
 
-/// Connections that wait to be accepted; a full queue refuses more.
+/// Maximum number of connections that wait to be accepted; further ones are refused.
 const BACKLOG: i32 = 1_024;
 
-/// The socket's file. It is removed when this is dropped, unless another owner
-/// has put its own in place.
+/// The file of the socket. It is removed on drop, unless another owner has replaced it.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
@@ -21,16 +20,15 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens on `path`, which only `user` (or this process's) may open, in
-    /// place of what an owner before has left there. To be called by who has
-    /// the store only.
+    /// Listens on `path`, which only `user` (or the user of this process) may open, and replaces
+    /// the socket of an earlier owner. Only the process that has opened the store may call this.
     ///
     /// # Errors
-    /// What the system says, with the path; and there is something else than a
-    /// socket, which stays.
+    /// The error of the system, with the path; or the path has a file that is no socket, which
+    /// is not changed.
     pub fn bind(path: &Path, user: Option<(u32, u32)>) -> Result<(Self, UnixListener), io::Error> {
-        // bound under another name, and then renamed: whoever connects in
-        // between reaches the old one or the new one
+        // bound under another name and then renamed: clients that connect in between reach
+        // the old socket or the new one
         let temporary = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
         remove(&temporary)?;
         let listener = bind_private(&temporary)?;
@@ -50,8 +48,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|file| file == self.file) {
-            // gone already, or not ours to remove any more: the next owner
-            // replaces it
+            // if it is gone already, or cannot be removed, the next owner replaces it
             let _ = remove(&self.path);
         }
     }
@@ -60,8 +57,8 @@ impl Drop for Socket {
 fn bind_private(path: &Path) -> Result<UnixListener, io::Error> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Linux makes the file with the mode that the socket has: there is no
-    // moment at which others may open it
+    // Linux creates the file with the mode of the socket: there is no moment at which others may
+    // open it
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
@@ -91,7 +88,7 @@ fn remove(path: &Path) -> Result<(), io::Error> {
     }
 }
 
-/// What an owner has left is a socket; anything else is somebody's.
+/// Rejects a path with a file that is no socket: an owner leaves only sockets behind.
 fn refuse_other(path: &Path) -> Result<(), io::Error> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => Err(io::Error::new(
@@ -110,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_owner_takes_the_place_of_an_earlier_one() {
+    fn later_owner_replaces_the_socket_of_an_earlier_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let (first, _listener) = Socket::bind(&path, None).unwrap();
@@ -129,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_nothing_behind() {
+    fn failed_bind_leaves_no_file_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         std::fs::create_dir(&path).unwrap();

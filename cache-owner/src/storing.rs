@@ -1,5 +1,5 @@
-//! What is done with an entry after it was answered: it is read, made smaller,
-//! and stored; or a node is asked whether it is final.
+//! Work on an entry after the response: strict reading, recompression and storing; or a query to
+//! the node whether the entry is final.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use sszip_core::cache::Key;
 use crate::clock::now;
 use crate::engine::Engine;
 
-/// An entry that goes to the disk in the background; if it does not come that
-/// far, it goes with the next who asks for it, or at the end.
+/// An entry on its way to the disk. If it does not get there, it is offered again on its next
+/// request, or at the end of the owner.
 struct Waits {
     kept: Arc<Kept>,
     is_to_be_stored: bool,
@@ -28,9 +28,9 @@ impl Drop for Waits {
 }
 
 impl Engine {
-    /// What of an entry may be sent, if anything. It is stored in the
-    /// background if it should be. `room` is for what is
-    /// [read](crate::engine::READ_AT_ONCE).
+    /// The form of an entry that may be sent, if any. Stores the entry in the background if it
+    /// should be. `room` is the rest of the bytes that may be
+    /// [read at once](crate::engine::READ_AT_ONCE).
     pub(crate) fn found(
         self: &Arc<Self>,
         key: Key,
@@ -49,11 +49,10 @@ impl Engine {
         Some(found)
     }
 
-    /// Reads an entry, if nobody did yet, and puts it on the disk if that is
-    /// wanted, in the background.
+    /// Reads an entry strictly if it is unchecked, and stores it if `stores`, in the background.
     pub(crate) fn read_and_store(self: &Arc<Self>, key: Key, kept: Arc<Kept>, stores: bool) {
         let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
-            // when it is asked for again
+            // it is offered again on its next request
             if stores {
                 kept.is_not_stored();
             }
@@ -70,7 +69,8 @@ impl Engine {
         });
     }
 
-    /// `None`: it is no answer, or was purged or filled anew meanwhile.
+    /// Reads and stores an entry. Returns `None` if it is no valid entry, or was purged or filled
+    /// again in the meantime.
     async fn read_then_store(&self, key: Key, mut waits: Waits) -> Option<()> {
         if waits.kept.unread().is_some() {
             let read = move |owner: &Owner| {
@@ -89,19 +89,19 @@ impl Engine {
         }
         let store = move |owner: &Owner| {
             waits.is_to_be_stored = false;
-            // a failure is counted, and the store says once why
+            // a failure is counted, and the store reports its cause once
             drop(owner.store(&key, &waits.kept, now()));
         };
         self.writing(store).await.ok()
     }
 
-    /// Asks the node whether an entry is of a final block.
+    /// Queries the node whether the block of an entry is final.
     pub(crate) fn find_out(&self, key: Key, kept: Arc<Kept>, if_final: IfFinal) {
         let chain = self.chain(&kept.about().namespace);
         let Some(node) = chain.and_then(|chain| chain.node()) else {
             return;
         };
-        // it is short-lived then
+        // without the query the entry keeps its short lifetime
         let Ok(place) = Arc::clone(&self.questions).try_acquire_owned() else {
             return;
         };

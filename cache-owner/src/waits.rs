@@ -1,4 +1,4 @@
-//! Look-ups that wait for the end of another process's lease, without a thread.
+//! Lookups that wait for the end of another process's lease, without a thread.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use sszip_core::lock::locked;
 use tokio::sync::futures::Notified;
 use tokio::sync::Notify;
 
-/// So many at a time: each has a connection, and others need some.
+/// Maximum number of waits: each has a connection, and other requests need some.
 const MOST: usize = 1_024;
 
-/// Those that wait.
+/// All waits for leases.
 #[derive(Debug, Default)]
 pub struct Waits(Mutex<State>);
 
@@ -28,7 +28,7 @@ struct Waiting {
     ended: Arc<Notify>,
 }
 
-/// One that waits, or is about to. Dropped, it does not.
+/// A wait for the end of a lease. Dropping it ends the wait.
 #[derive(Debug)]
 pub struct Wait<'a> {
     waits: &'a Waits,
@@ -37,7 +37,7 @@ pub struct Wait<'a> {
 }
 
 impl Waits {
-    /// For the end of the lease of `key`; `None`: there are too many.
+    /// Starts a wait for the end of the lease of `key`. Returns `None` if there are too many.
     pub fn on(&self, key: Key) -> Option<Wait<'_>> {
         let mut state = locked(&self.0);
         if state.count == MOST {
@@ -54,7 +54,7 @@ impl Waits {
         })
     }
 
-    /// These leases have ended.
+    /// Wakes the waits for leases that have ended.
     pub fn end(&self, keys: &[Key]) {
         if keys.is_empty() {
             return;
@@ -65,24 +65,24 @@ impl Waits {
         }
     }
 
-    /// Nobody is to wait any more.
+    /// Wakes all waits.
     pub fn end_all(&self) {
         for waiting in locked(&self.0).by_key.values() {
             waiting.ended.notify_waiters();
         }
     }
 
-    /// How many there are.
+    /// Number of waits.
     pub fn count(&self) -> usize {
         locked(&self.0).count
     }
 }
 
 impl Wait<'_> {
-    /// Its end, from this call on.
+    /// A future of the end of the lease, from this call on.
     pub fn ended(&self) -> Pin<Box<Notified<'_>>> {
         let mut ended = Box::pin(self.ended.notified());
-        // so that what ends before it is waited for is not missed
+        // so that an end before the first poll is not missed
         ended.as_mut().enable();
         ended
     }
@@ -112,7 +112,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(5);
 
     #[test]
-    fn each_is_told_of_the_end_of_its_own() {
+    fn wait_ends_with_the_lease_of_its_own_key() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many_and_who_goes_leaves_nothing() {
+    fn number_of_waits_is_limited_and_dropped_waits_are_removed() {
         let waits = Waits::default();
         let all: Vec<_> = (0..MOST)
             .map(|n| waits.on([u8::try_from(n % 7).unwrap(); 32]).unwrap())

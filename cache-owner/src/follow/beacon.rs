@@ -1,5 +1,5 @@
-//! Questions to a node over the Beacon API. Blocks are known by their slots,
-//! of which some are empty.
+//! Queries to a node over the Beacon API. Blocks are identified by their slots, some of which are
+//! empty.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use sszip_core::cache::owner::tracker::{Answer, Ask, Block, Hash};
 use super::execution::root;
 use super::http::{unreadable, Http};
 
-/// What comes when there is news.
+/// Path of the event stream of new heads, reorganisations and finalized checkpoints.
 pub const EVENTS: &str = "/eth/v1/events?topics=head,chain_reorg,finalized_checkpoint";
 
 const GENESIS: &str = "/eth/v1/beacon/genesis";
@@ -16,10 +16,10 @@ const SPEC: &str = "/eth/v1/config/spec";
 const SYNCING: &str = "/eth/v1/node/syncing";
 const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 
-/// What the node says to a question.
+/// Sends a query to the node.
 ///
 /// # Errors
-/// Why it can't be told: the node is not well, or is none.
+/// The reason why there is no result: the node fails, or the server is no node.
 pub async fn ask(http: &Http, ask: Ask) -> Result<Answer, String> {
     Ok(match ask {
         Ask::Latest => Answer::Block(header(http, "head").await?),
@@ -32,7 +32,7 @@ pub async fn ask(http: &Http, ask: Ask) -> Result<Answer, String> {
             let Some(checkpoints) = get(http, CHECKPOINTS).await? else {
                 return Ok(missing(CHECKPOINTS));
             };
-            // before the first one it is nothing
+            // the root is zero before the first finalized checkpoint
             let root = root_at(&checkpoints, "/finalized/root")?;
             Answer::Block(match root == Hash::default() {
                 true => None,
@@ -45,7 +45,7 @@ pub async fn ask(http: &Http, ask: Ask) -> Result<Answer, String> {
             };
             let is = |name: &str| syncing[name].as_bool();
             let is_syncing = is("is_syncing").ok_or_else(|| unlike("is_syncing"))?;
-            // what it has was perhaps not checked by its execution client yet
+            // its execution client may not have checked the head yet
             Answer::Syncing(is_syncing || is("is_optimistic") == Some(true))
         }
         Ask::ChainId => {
@@ -68,7 +68,7 @@ fn unlike(at: &str) -> String {
     format!("an answer that can't be read: {at} is missing, or not what it should be")
 }
 
-/// The data under a path, if there are any.
+/// The data under a path, or `None` if the node has none.
 async fn get(http: &Http, path: &str) -> Result<Option<Value>, String> {
     #[derive(Deserialize)]
     struct Data {

@@ -1,4 +1,4 @@
-//! What others see of a chain that is followed, and may tell its follower.
+//! The state of a followed chain, shared by its follower and the rest of the owner.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,41 +11,41 @@ use tokio::sync::Notify;
 
 use super::node::Node;
 
-/// Blocks that were replaced.
+/// A reorganisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorg {
-    /// When that was seen, in milliseconds of the machine's monotonic clock.
+    /// Time when it was seen, in milliseconds of the machine's monotonic clock.
     pub at: u64,
-    /// The first of them.
+    /// The first replaced block.
     pub from: u64,
-    /// How many there were.
+    /// Number of replaced blocks.
     pub blocks: u64,
 }
 
-/// So many are told of.
+/// Maximum number of reorganisations in the status.
 const REORGS: usize = 5;
 
-/// How following a chain goes.
+/// The status of following a chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Its follower's state.
+    /// State of the tracker.
     pub state: State,
-    /// The newest block that is known.
+    /// The newest known block.
     pub head: Option<u64>,
-    /// The newest that is final.
+    /// The newest final block.
     pub last_final: Option<u64>,
-    /// When there was a new head, in milliseconds of the machine's monotonic clock.
+    /// Time of the last new head, in milliseconds of the machine's monotonic clock.
     pub moved: Option<u64>,
-    /// How often blocks were replaced.
+    /// Number of reorganisations.
     pub reorgs: u64,
-    /// The last of these, the newest first.
+    /// The last reorganisations, the newest first.
     pub last_reorgs: Vec<Reorg>,
-    /// What went wrong when the node was asked last.
+    /// The error of the last poll.
     pub error: Option<String>,
 }
 
 impl Status {
-    /// What has become of it at `now`; `from`: blocks were replaced from there on.
+    /// The status that follows this one at `now`; `from` is the lowest replaced block, if any.
     pub fn followed_by(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
         let mut last_reorgs = self.last_reorgs.clone();
@@ -67,13 +67,13 @@ impl Status {
     }
 }
 
-/// A chain that is followed.
+/// A followed chain.
 pub struct Chain {
-    /// Whose answers it is behind.
+    /// The namespace whose responses are of this chain.
     pub namespace: Namespace,
-    /// What the operator calls it.
+    /// The name of the namespace in the configuration.
     pub name: String,
-    /// There may be news: told by whoever knows.
+    /// Notified when the chain may have changed.
     pub news: Arc<Notify>,
     is_forgotten: AtomicBool,
     node: Mutex<Option<Arc<Node>>>,
@@ -81,7 +81,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// One of which nothing is known yet.
+    /// A chain without a known state.
     pub fn new(namespace: Namespace, name: &str) -> Self {
         Self {
             namespace,
@@ -93,27 +93,27 @@ impl Chain {
         }
     }
 
-    /// Its node, once it can be asked.
+    /// The node of the chain, once it can be queried.
     pub fn node(&self) -> Option<Arc<Node>> {
         locked(&self.node).clone()
     }
 
-    /// This is its node.
+    /// Sets the node of the chain.
     pub fn set_node(&self, node: &Arc<Node>) {
         *locked(&self.node) = Some(Arc::clone(node));
     }
 
-    /// How it goes.
+    /// The present status.
     pub fn status(&self) -> Status {
         locked(&self.status).clone()
     }
 
-    /// It goes like this now.
+    /// Sets the present status.
     pub fn set_status(&self, status: Status) {
         *locked(&self.status) = status;
     }
 
-    /// What is recorded of it was purged, if `scope` has it.
+    /// Marks the record of the chain as purged, if `scope` covers it.
     pub fn purged(&self, scope: &Scope) {
         let is_covered = match scope {
             Scope::Everything => true,
@@ -126,7 +126,7 @@ impl Chain {
         }
     }
 
-    /// Whether it was purged since the last call.
+    /// Whether the record was purged since the last call.
     pub fn take_forgotten(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
     }

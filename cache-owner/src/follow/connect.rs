@@ -1,8 +1,8 @@
 //! Connections to nodes: TCP, TLS, Unix sockets.
 //!
-//! The system's resolver waits on a thread, for as long as it likes, and the
-//! threads that may wait are the ones that disks are read on: one at a time asks
-//! it for a node's name, whoever has given up meanwhile.
+//! The system's resolver blocks a thread for an unlimited time, and the threads that may block
+//! are those that read disks: one request at a time resolves a node's name, even if earlier ones
+//! were abandoned.
 
 use std::future::Future;
 use std::io;
@@ -29,29 +29,29 @@ use tower_service::Service;
 
 use super::with_causes;
 
-/// What bytes go through, whatever is below.
+/// A byte stream over any transport.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection.
+/// A connection to a node.
 pub type Stream = Box<dyn Io>;
 
-/// Makes connections to one node.
+/// The connector to one node.
 #[derive(Clone)]
 pub struct Connector {
     transport: Transport,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// Held by who asks for the node's address.
+    /// Permit of the one request that resolves the node's name.
     resolving: Arc<Semaphore>,
 }
 
 impl Connector {
-    /// To the node at `endpoint`, whose certificate, if it has one, is to be
-    /// signed by those in the file `ca`, or by whom the system trusts.
+    /// A connector to the node at `endpoint`. The certificate of the node, if it has one, must be
+    /// signed by an authority in the file `ca`, or by one that the system trusts.
     ///
     /// # Errors
-    /// What is wrong with its name, or with the certificates. For people.
+    /// What is wrong with the node's name, or with the certificates. The message is for operators.
     pub fn new(endpoint: &Endpoint, ca: Option<&Path>) -> Result<Self, String> {
         let tls = match &endpoint.transport {
             Transport::Tcp {
@@ -72,10 +72,10 @@ impl Connector {
         })
     }
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// The system's, or what is wrong with the node's certificate.
+    /// The error of the system, or what is wrong with the node's certificate.
     pub async fn connect(&self) -> io::Result<Stream> {
         let (host, port) = match &self.transport {
             Transport::Unix(path) => {
@@ -111,7 +111,7 @@ impl Connector {
     }
 }
 
-/// Whose certificates are good.
+/// A TLS configuration that trusts the authorities in `ca`, or those of the system.
 fn trust(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match ca {
@@ -152,7 +152,7 @@ impl Service<Uri> for Connector {
         Poll::Ready(Ok(()))
     }
 
-    /// There is one node, whatever the URI says.
+    /// Connects to the one node, whatever the URI is.
     fn call(&mut self, _: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move { connector.connect().await.map(TokioIo::new) })

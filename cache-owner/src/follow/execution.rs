@@ -1,4 +1,4 @@
-//! Questions to a node in JSON-RPC (the execution layer's API).
+//! Queries to a node in JSON-RPC (the API of the execution layer).
 
 use hyper::body::Bytes;
 use serde::de::{Error as _, IgnoredAny};
@@ -8,7 +8,7 @@ use sszip_core::cache::owner::tracker::{Answer, Ask, Block, Hash};
 
 use super::http::unreadable;
 
-/// The request for a question, with that id.
+/// The request of a query, with this id.
 pub fn request(ask: Ask, id: u64) -> String {
     let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
     let (method, params) = match ask {
@@ -56,7 +56,7 @@ struct Header {
     parent_hash: Hash,
 }
 
-/// A number in hex digits after `0x`.
+/// Decodes a number in hex digits after `0x`.
 fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     text.strip_prefix("0x")
@@ -64,7 +64,7 @@ fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         .ok_or_else(|| D::Error::custom("not a number in hex digits"))
 }
 
-/// 32 bytes in hex digits after `0x`.
+/// Decodes 32 bytes in hex digits after `0x`.
 pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
     let text = String::deserialize(from)?;
     let mut root = Hash::default();
@@ -74,10 +74,10 @@ pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error>
     Ok(root)
 }
 
-/// What the answer to a question's request says.
+/// The result in the response to a query.
 ///
 /// # Errors
-/// It is no answer in JSON-RPC: the node is not well, or is none.
+/// The body is no response in JSON-RPC: the node fails, or the server is no node.
 pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
     let response: Response<'_> =
         serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
@@ -88,7 +88,7 @@ pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
     let result = response.result.map_or("null", RawValue::get);
     let answer = match ask {
         Ask::Syncing => match serde_json::from_str(result) {
-            // how far it is
+            // the progress of syncing
             Err(_) if result.starts_with('{') => Ok(Answer::Syncing(true)),
             is_syncing => is_syncing.map(Answer::Syncing),
         },
@@ -111,17 +111,16 @@ pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
     answer.map_err(|error| unreadable(result.as_bytes(), &error))
 }
 
-/// The request for a transaction's receipt, with that id.
+/// The request for a transaction's receipt, with this id.
 pub fn receipt(transaction: &Hash, id: u64) -> String {
     let params = format!("\"0x{}\"", hex::encode(transaction));
     call("eth_getTransactionReceipt", &params, id)
 }
 
-/// The number of the block that a receipt says that its transaction is in;
-/// `None`: it is in none.
+/// The block number in a receipt; `None` if the transaction is in no block.
 ///
 /// # Errors
-/// It is no answer in JSON-RPC. For people.
+/// The body is no response in JSON-RPC. The message is for operators.
 pub fn block_of(body: &Bytes) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Response {
@@ -139,23 +138,23 @@ pub fn block_of(body: &Bytes) -> Result<Option<u64>, String> {
     Ok(response.result.map(|receipt| receipt.block_number))
 }
 
-/// The request that asks for a notification at each new head.
+/// The request for a notification at each new head.
 pub fn subscribe(id: u64) -> String {
     call("eth_subscribe", "\"newHeads\"", id)
 }
 
-/// What comes over a WebSocket.
+/// The kind of a message over a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The answer to the request with that id.
+    /// The response to the request with this id.
     Answer(u64),
-    /// There is news.
+    /// A notification of a new head.
     Notification,
-    /// Something else.
+    /// Another message.
     Other,
 }
 
-/// What a message is.
+/// Classifies a message.
 pub fn kind(text: &str) -> Message {
     #[derive(Deserialize)]
     struct Any {
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_requests() {
+    fn queries_are_encoded_as_json_rpc_requests() {
         let by_hash = format!("[\"0x{}\",false]", "ab".repeat(32));
         for (ask, method, params) in [
             (Ask::Latest, "eth_getBlockByNumber", r#"["latest",false]"#),
@@ -204,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_first_block_has_failed() {
+    fn missing_first_block_is_a_failed_query() {
         let read = answer(Ask::Genesis, r#"{"jsonrpc":"2.0","result":null,"id":1}"#);
         assert!(matches!(read, Ok(Answer::Failed(_))), "{read:?}");
     }
 
     #[test]
-    fn what_is_no_answer_is_said_to_be_none() {
+    fn malformed_responses_are_errors() {
         for (ask, body) in [
             (Ask::Latest, "<html><body>Bad Gateway</body></html>"),
             (Ask::Latest, ""),
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_classified_by_id_and_method() {
         for (text, expected) in [
             (r#"{"id":7,"result":null}"#, Message::Answer(7)),
             (
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_says_where_its_transaction_is() {
+    fn block_number_is_read_from_a_receipt() {
         let ends = format!("\"params\":[\"0x{}\"]}}", "07".repeat(32));
         assert!(receipt(&[7; 32], 5).ends_with(&ends));
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! When a node is asked, from the owner's start to its end.
+//! The follower of a chain, which polls its node from the start of the owner to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,20 @@ use crate::clock::now;
 use crate::engine::Engine;
 use crate::log::Log;
 
-/// News make for questions so many times as often as configured, at most.
+/// Maximum number of polls per interval when notifications arrive.
 const HURRY: u32 = 8;
 
-/// How long after a failure of ours a follower starts anew, or looks again
-/// whether it can.
+/// Pause after a failed attempt of the follower, or before a failed read is repeated.
 const REST: Duration = Duration::from_secs(1);
 
-/// What the store has of a chain waits for no more than this until its node was
-/// looked at: one that can't be asked is none that gives other answers.
+/// Maximum time for which stored entries of a chain wait for a check of its node: a node that
+/// cannot be queried sends no other responses either.
 const UNCHECKED: Duration = Duration::from_secs(2);
 
-/// A whole poll takes no longer than this.
+/// Maximum duration of a poll.
 const LONGEST_POLL: Duration = Duration::from_secs(60);
 
-/// Follows a chain. Never returns; an error of ours ends an attempt only.
+/// Follows a chain. Never returns; a panic ends one attempt only.
 pub async fn run(follow: Follow, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
     loop {
         let follower = Follower {
@@ -54,7 +53,7 @@ pub async fn run(follow: Follow, chain: Arc<Chain>, engine: Arc<Engine>, log: Lo
     }
 }
 
-/// A task that ends with who waits for it.
+/// A task that is aborted when this handle is dropped.
 struct Aborting(tokio::task::JoinHandle<()>);
 
 impl Drop for Aborting {
@@ -109,7 +108,7 @@ impl Follower {
         }
     }
 
-    /// What is recorded of the chain, once that can be read.
+    /// Reads the record of the chain, again until it can be read.
     async fn record(&mut self) -> Record {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
@@ -134,7 +133,7 @@ impl Follower {
         }
     }
 
-    /// The node, once its certificates can be read.
+    /// Creates the client of the node, again until its certificates can be read.
     async fn node(&mut self, tracker: &mut Tracker) -> Arc<Node> {
         loop {
             let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
@@ -149,7 +148,7 @@ impl Follower {
         }
     }
 
-    /// Does what came of a poll.
+    /// Carries out the steps of a poll.
     async fn carry_out(&mut self, tracker: &mut Tracker) {
         let blocks = tracker.blocks().map(|block| (block.number, block.hash));
         let owner = &self.engine.owner;
@@ -161,7 +160,7 @@ impl Follower {
             }
             self.steps.take(step);
         }
-        // no process waits for the disk to hear of it
+        // no process waits for the disk before it is notified
         self.engine.wake();
         self.steps.settle().await;
         self.steps.know(tracker.identity());
@@ -180,7 +179,7 @@ impl Follower {
     }
 }
 
-/// Asks the node until nothing is left to be asked.
+/// Queries the node until the tracker has no more queries.
 async fn poll(tracker: &mut Tracker, node: &Node) {
     tracker.begin(now().monotonic);
     let asked = timeout(LONGEST_POLL, async {

@@ -1,5 +1,4 @@
-//! Requests to a node: nothing takes for ever, nor more than a little memory,
-//! and no redirect is followed.
+//! HTTP requests to a node, limited in time and memory; redirects are not followed.
 
 use std::time::Duration;
 
@@ -17,17 +16,17 @@ use tokio::time::timeout;
 use super::connect::Connector;
 use super::with_causes;
 
-/// The longest answer: a block's header comes with the hashes of its
+/// Maximum length of a response in bytes: a block's header comes with the hashes of its
 /// transactions.
 const LONGEST: usize = 8 << 20;
 
-/// For how long a connection is kept that nobody uses.
+/// Time for which an unused connection is kept open.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Connections that are kept: so many questions are put at a time.
+/// Maximum number of idle connections: the number of concurrent queries.
 const CONNECTIONS: usize = 6;
 
-/// A node, over HTTP/1.1.
+/// A node over HTTP/1.1.
 #[derive(Clone)]
 pub struct Http {
     client: Client<Connector, Full<Bytes>>,
@@ -36,10 +35,10 @@ pub struct Http {
     timeout: Duration,
 }
 
-/// The fields that go with each request.
+/// The headers of each request.
 ///
 /// # Errors
-/// What is wrong with them, without their values.
+/// What is wrong with the configured headers, without their values.
 pub fn fields(follow: &Follow) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
@@ -57,10 +56,10 @@ pub fn fields(follow: &Follow) -> Result<HeaderMap, String> {
 }
 
 impl Http {
-    /// For the node that is to be followed.
+    /// A client for the followed node.
     ///
     /// # Errors
-    /// What of its configuration can't be. For people.
+    /// What is wrong with its configuration. The message is for operators.
     pub fn new(follow: &Follow, endpoint: &Endpoint, timeout: Duration) -> Result<Self, String> {
         let connector = Connector::new(endpoint, follow.ca.as_deref())?;
         let client = Client::builder(TokioExecutor::new())
@@ -77,10 +76,10 @@ impl Http {
         })
     }
 
-    /// What the node says to a JSON-RPC request.
+    /// Sends a JSON-RPC request, and returns the body of the response.
     ///
     /// # Errors
-    /// Why it can't be told. For people.
+    /// The reason why there is no response. The message is for operators.
     pub async fn post(&self, body: String) -> Result<Bytes, String> {
         let mut request = self.request(Method::POST, &self.endpoint.path, body)?;
         let json = HeaderValue::from_static("application/json");
@@ -92,11 +91,11 @@ impl Http {
         }
     }
 
-    /// What the node has under `path`, below the one of its URL; `None`:
-    /// nothing (404).
+    /// Fetches the resource under `path`, relative to the path of the node's URL. Returns `None`
+    /// for status 404.
     ///
     /// # Errors
-    /// Why it can't be told. For people.
+    /// The reason why there is no response. The message is for operators.
     pub async fn get(&self, path: &str) -> Result<Option<Bytes>, String> {
         let request = self.request(Method::GET, &self.below(path), String::new())?;
         match self.whole(request).await? {
@@ -106,10 +105,10 @@ impl Http {
         }
     }
 
-    /// An event stream under `path`. Nothing limits how long it takes.
+    /// Opens an event stream under `path`. Its duration is not limited.
     ///
     /// # Errors
-    /// Why there is none. For people.
+    /// The reason why there is no stream. The message is for operators.
     pub async fn events(&self, path: &str) -> Result<Incoming, String> {
         let mut request = self.request(Method::GET, &self.below(path), String::new())?;
         let events = HeaderValue::from_static("text/event-stream");
@@ -133,7 +132,7 @@ impl Http {
         path: &str,
         body: String,
     ) -> Result<Request<Full<Bytes>>, String> {
-        // the connector knows where it goes; the client wants a whole URI
+        // the connector knows the address; the client requires a complete URI
         let authority = &self.endpoint.authority;
         let mut request = Request::builder()
             .method(method)
@@ -144,7 +143,7 @@ impl Http {
         let fields = request.headers_mut();
         fields.insert(HOST, host);
         fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        // what is configured counts
+        // configured headers take precedence
         fields.extend(self.fields.clone());
         Ok(request)
     }
@@ -154,7 +153,7 @@ impl Http {
         response.map_err(|error| with_causes(&error))
     }
 
-    /// The answer, in so many seconds.
+    /// Sends a request, and reads the whole response within the timeout.
     async fn whole(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
         let answer = async {
             let (head, body) = self.send(request).await?.into_parts();
@@ -182,7 +181,7 @@ fn refusal(status: StatusCode) -> String {
     }
 }
 
-/// Why an answer is not what was asked for.
+/// The error text of a malformed response, with its beginning.
 pub(super) fn unreadable(body: &[u8], error: &serde_json::Error) -> String {
     let start: String = String::from_utf8_lossy(&body[..body.len().min(40)])
         .chars()

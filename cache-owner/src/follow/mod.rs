@@ -1,28 +1,27 @@
-//! Each configured namespace's node is asked what became of its chain.
+//! Followed chains: the owner polls the node of each configured namespace for its chain.
 //!
-//! What follows from its answers is the core's
-//! (`sszip_core::cache::owner::tracker`); here the questions go out, and what
-//! came of them is done. Each chain has tasks of its own: what one of them
-//! waits for, or fails at, is nothing to the others, nor to who is served.
+//! The core evaluates the results (`sszip_core::cache::owner::tracker`); this module sends the
+//! queries and carries out the steps. Each chain has tasks of its own: a chain that waits or
+//! fails does not affect the others, nor the clients.
 //!
 //! ```text
-//!  Follower ── asks ──▶ Node ─┬─ Execution ─┬─ http ──────┬─ connect ─▶ node
+//!  Follower ─ queries ─▶ Node ─┬─ Execution ─┬─ http ──────┬─ connect ─▶ node
 //!     │                       │             └─ websocket ─┤
 //!     ▼ steps                 └─ Beacon ──────── http ────┘
-//!   owner, store, log                 └─ events: asks at once
+//!   owner, store, log                 └─ events: trigger a poll
 //! ```
 //!
 //! | module       | concern                                             |
 //! |--------------|-----------------------------------------------------|
 //! | [`connect`]  | TCP, TLS, Unix sockets                              |
 //! | [`http`]     | requests, within limits                             |
-//! | [`websocket`]| calls over a WebSocket, and what comes unasked      |
-//! | [`execution`]| questions in JSON-RPC                               |
-//! | [`beacon`]   | questions to the Beacon API                         |
-//! | [`node`]     | whichever of them it is                             |
-//! | [`follower`] | when it is asked                                    |
-//! | [`steps`]    | what is done                                        |
-//! | [`chain`]    | what others see of it, and may tell it              |
+//! | [`websocket`]| calls and notifications over a WebSocket            |
+//! | [`execution`]| queries in JSON-RPC                                 |
+//! | [`beacon`]   | queries over the Beacon API                         |
+//! | [`node`]     | a node with any of these protocols                  |
+//! | [`follower`] | the polls of a node                                 |
+//! | [`steps`]    | the execution of steps                              |
+//! | [`chain`]    | the state that the follower shares                  |
 
 pub mod beacon;
 pub mod chain;
@@ -44,7 +43,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     while let Some(error) = cause {
         let more = error.to_string();
         if !text.contains(&more) {
-            // a String takes all
+            // a write to a String does not fail
             let _ = write!(text, ": {more}");
         }
         cause = error.source();

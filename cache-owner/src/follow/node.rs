@@ -1,4 +1,4 @@
-//! A node, whatever it speaks.
+//! The client of a node, for all protocols.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use super::http::{fields, Http};
 use super::websocket::WebSocket;
 use super::{beacon, execution};
 
-/// A request may take as long as an interval, but never less than this.
+/// Minimum and maximum timeout of a request, which otherwise is the poll interval.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
 const MOST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long after its end an event stream is opened again, and for how long it
-/// may say nothing: heads come every 12 seconds, and nodes send comments.
+/// Pause before an event stream is opened again, and time without bytes after which it is
+/// closed: heads come every 12 seconds, and nodes send comments.
 const REOPEN: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// A node.
+/// The client of a node.
 pub enum Node {
     /// JSON-RPC over HTTP.
     Execution(Http),
@@ -35,11 +35,11 @@ pub enum Node {
 }
 
 impl Node {
-    /// The node that is to be followed; `news` is told when it has some, as far as it does
-    /// by itself.
+    /// A client of the followed node. `news` is notified of new heads, as far as the node reports
+    /// them without a poll.
     ///
     /// # Errors
-    /// What of its configuration can't be. For people.
+    /// What is wrong with its configuration. The message is for operators.
     pub fn new(follow: &Follow, news: Arc<Notify>) -> Result<Self, String> {
         let endpoint = Endpoint::of(&follow.url).ok_or("it has no URL of a node")?;
         let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
@@ -58,10 +58,11 @@ impl Node {
         })
     }
 
-    /// What it says to a question.
+    /// Sends a query to the node.
     ///
     /// # Errors
-    /// Why it can't be told: it is not well, or not there. For people.
+    /// The reason why there is no result: the node fails or is unreachable. The message is for
+    /// operators.
     pub async fn ask(&self, ask: Ask) -> Result<Answer, String> {
         match self {
             Self::Execution(http) => {
@@ -77,11 +78,11 @@ impl Node {
         }
     }
 
-    /// The number of the block that a transaction is in; `None`: it is in none,
-    /// or that is nothing to ask this node.
+    /// Queries the number of the block of a transaction. Returns `None` if it is in no block, or if
+    /// the protocol of this node has no transactions.
     ///
     /// # Errors
-    /// As of [`ask`](Self::ask).
+    /// The errors of [`ask`](Self::ask).
     pub async fn place_of(&self, transaction: &Hash) -> Result<Option<u64>, String> {
         let body = match self {
             Self::Execution(http) => http.post(execution::receipt(transaction, 1)).await?,
@@ -94,14 +95,14 @@ impl Node {
         execution::block_of(&body)
     }
 
-    /// Tells `news` what the node sends without being asked. Never returns.
+    /// Notifies `news` of the events that the node sends. Never returns.
     pub async fn listen(&self, news: &Notify) {
         let Self::Beacon(http) = self else {
-            // a WebSocket tells by itself
+            // a WebSocket notifies on its own
             return std::future::pending().await;
         };
         loop {
-            // it is polled too: that there is no stream is nothing to talk of
+            // the node is polled too: a missing stream is no error
             if let Ok(mut body) = http.events(beacon::EVENTS).await {
                 while let Ok(Some(Ok(frame))) = timeout(SILENCE, body.frame()).await {
                     let is_event =

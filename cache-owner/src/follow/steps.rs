@@ -1,9 +1,8 @@
-//! What is done with what the tracker says.
+//! The execution of the tracker's steps.
 //!
-//! Moves are told at once. What has to be on the disk first waits for it, and
-//! what comes after that waits too: a block is told to be final only when the
-//! mark that says so is recorded, and a mark is recorded only when what was
-//! broken before it is purged.
+//! Chain changes are published at once. A step that must be on the disk first waits for it, and so
+//! do those that depend on it: a final block is published only after its mark is recorded, and a
+//! mark is recorded only after the blocks that were broken before it are purged.
 
 use std::sync::Arc;
 
@@ -14,23 +13,23 @@ use super::chain::Chain;
 use crate::engine::{Engine, Failure};
 use crate::log::{Level, Log};
 
-/// Does the steps of one chain.
+/// The runner of one chain's steps.
 pub struct Steps {
     engine: Arc<Engine>,
     chain: Arc<Chain>,
     log: Log,
     later: Later,
-    /// The disk has failed, and it was said.
+    /// Whether the disk has failed, and that was logged.
     has_failed: bool,
     told: Option<u64>,
-    /// The chain that the node has, which is known to be the right one: as processes were told.
+    /// The published identity of the node, which is the recorded one.
     known: Option<Identity>,
 }
 
-/// What waits for the disk, in this order.
+/// The steps that wait for the disk, in this order.
 #[derive(Default)]
 struct Later {
-    /// Everything from this block on.
+    /// The lowest block to purge, with all above it.
     purge: Option<u64>,
     identity: Option<Identity>,
     mark: Option<Option<Mark>>,
@@ -38,7 +37,7 @@ struct Later {
 }
 
 impl Steps {
-    /// Of `chain`, in `engine`.
+    /// A runner for `chain` in `engine`.
     pub fn new(engine: Arc<Engine>, chain: Arc<Chain>, log: Log) -> Self {
         Self {
             engine,
@@ -51,12 +50,12 @@ impl Steps {
         }
     }
 
-    /// The newest final block that was told.
+    /// The newest published final block.
     pub fn told(&self) -> Option<u64> {
         self.told
     }
 
-    /// A line for the log.
+    /// Writes a line to the log.
     pub fn say(&self, is_error: bool, text: &str) {
         let level = match is_error {
             true => Level::Error,
@@ -65,14 +64,13 @@ impl Steps {
         (self.log)(level, &format!("{}: {text}", self.chain.name));
     }
 
-    /// What is recorded was purged: what waits is of no use any more. What is
-    /// broken is purged with it.
+    /// Drops the waiting steps after a purge of the record, which covers the broken blocks too.
     pub fn forget(&mut self) {
         self.later = Later::default();
         self.set_known(None);
     }
 
-    /// Takes in what is to be done; [`settle`](Self::settle) does the rest.
+    /// Carries out a step, or queues it for [`settle`](Self::settle).
     pub fn take(&mut self, step: Step) {
         match step {
             Step::Say { is_error, text } => self.say(is_error, &text),
@@ -89,7 +87,7 @@ impl Steps {
                         self.told = None;
                     }
                     Move::Broken { from } => self.purge_from(from),
-                    // what came before it was noticed may be of the other
+                    // entries from before the detection may be of the other chain
                     Move::Wrong(true) if self.known.is_some() => self.purge_from(0),
                     _ => {}
                 }
@@ -103,8 +101,8 @@ impl Steps {
         self.later.purge = Some(from);
     }
 
-    /// The chain that the node has, if it is the right one. That counts once it is recorded
-    /// which one that is.
+    /// Sets the identity of the node, if it is the recorded one. It is published once the record
+    /// is written.
     pub fn know(&mut self, identity: Option<Identity>) {
         self.set_known(identity.filter(|_| self.later.identity.is_none()));
     }
@@ -121,7 +119,7 @@ impl Steps {
         self.engine.owner.moved(&self.chain.namespace, told);
     }
 
-    /// Does what waits for the disk. What fails is tried again at the next
+    /// Carries out the steps that wait for the disk. A failed step is tried again at the next
     /// call.
     pub async fn settle(&mut self) {
         match self.try_settle().await {

@@ -1,4 +1,4 @@
-//! JSON-RPC over a WebSocket: calls and their answers, and what comes unasked.
+//! JSON-RPC over a WebSocket: calls with their responses, and notifications.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,30 +20,30 @@ use super::connect::{Connector, Stream};
 use super::execution::{self, Message as Kind};
 use super::with_causes;
 
-/// The longest message.
+/// Maximum length of a message in bytes.
 const LONGEST: usize = 8 << 20;
 
-/// How long after a failure it is connected again: twice as long each time.
+/// First and longest pause before a reconnection; it doubles with each failure.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// The id of the subscription's request; those of calls are higher.
+/// Id of the subscription request; calls have higher ids.
 const SUBSCRIBE: u64 = 0;
 
-/// A call that waits to be sent.
+/// A call in the queue to the connection.
 struct Call {
     id: u64,
     request: String,
     answer: oneshot::Sender<Bytes>,
 }
 
-/// A node, over a WebSocket that is opened when it is needed.
+/// A node over a WebSocket that is opened on demand.
 pub struct WebSocket {
     connector: Connector,
     url: String,
     fields: HeaderMap,
     timeout: Duration,
-    /// Told when there is news.
+    /// Notified of new heads.
     news: Arc<Notify>,
     state: Mutex<State>,
     opening: tokio::sync::Mutex<()>,
@@ -59,7 +59,7 @@ struct State {
 }
 
 impl WebSocket {
-    /// For the node at `url`; `news` is told when it has some.
+    /// A client for the node at `url`; `news` is notified of new heads.
     pub fn new(
         connector: Connector,
         url: &str,
@@ -82,10 +82,10 @@ impl WebSocket {
         }
     }
 
-    /// What the node says to the request that `make` gives for an id.
+    /// Sends the request that `make` returns for an id, and returns the response.
     ///
     /// # Errors
-    /// Why it can't be told. For people.
+    /// The reason why there is no response. The message is for operators.
     pub async fn call(&self, make: impl Fn(u64) -> String) -> Result<Bytes, String> {
         let called = async {
             let calls = self.open().await?;
@@ -108,7 +108,7 @@ impl WebSocket {
         match timeout(self.timeout, called).await {
             Ok(answer) => answer,
             Err(_) => {
-                // whatever hangs may do so for ever
+                // a connection that hangs may do so permanently
                 let why = format!("no answer within {} ms", self.timeout.as_millis());
                 self.failed(&why);
                 Err(why)
@@ -116,9 +116,9 @@ impl WebSocket {
         }
     }
 
-    /// The connection: the one that there is, or a new one.
+    /// The queue of the open connection, or of a new one.
     async fn open(&self) -> Result<mpsc::UnboundedSender<Call>, String> {
-        // one at a time
+        // one attempt at a time
         let _opening = self.opening.lock().await;
         {
             let state = locked(&self.state);
@@ -135,7 +135,7 @@ impl WebSocket {
                 let mut state = locked(&self.state);
                 state.calls = Some(calls.clone());
                 "the connection was closed".clone_into(&mut state.why);
-                // again at once only if it has worked for a while
+                // reconnected at once only if it has worked for a while
                 state.not_before = Some(Instant::now() + state.wait);
                 tokio::spawn(carry(stream, queue, Arc::clone(&self.news)));
                 Ok(calls)
@@ -170,7 +170,7 @@ impl WebSocket {
         Ok(stream)
     }
 
-    /// An answer came: the next failure is a first one.
+    /// Resets the pauses after a response: the next failure counts as the first one.
     pub fn is_well(&self) {
         let mut state = locked(&self.state);
         state.wait = FIRST_WAIT;
@@ -186,14 +186,14 @@ impl WebSocket {
     }
 }
 
-/// Carries calls and answers until either side has enough.
+/// Carries calls and responses until either side closes the connection.
 async fn carry(
     mut stream: WebSocketStream<Stream>,
     mut queue: mpsc::UnboundedReceiver<Call>,
     news: Arc<Notify>,
 ) {
     let mut waiting: HashMap<u64, oneshot::Sender<Bytes>> = HashMap::new();
-    // a node that has no subscriptions says so, and is polled
+    // a node without subscriptions responds with an error, and is polled
     let subscribe = Message::text(execution::subscribe(SUBSCRIBE));
     if stream.send(subscribe).await.is_err() {
         return;
@@ -204,7 +204,7 @@ async fn carry(
                 let Some(Call { id, request, answer }) = call else {
                     break;
                 };
-                // those who gave up
+                // calls whose caller has stopped waiting
                 waiting.retain(|_, answer| !answer.is_closed());
                 waiting.insert(id, answer);
                 if stream.send(Message::text(request)).await.is_err() {
@@ -214,18 +214,18 @@ async fn carry(
             message = stream.next() => match message {
                 Some(Ok(Message::Text(text))) => match execution::kind(&text) {
                     Kind::Answer(id) => if let Some(answer) = waiting.remove(&id) {
-                        // nobody may wait any more
+                        // the caller may have stopped waiting
                         let _ = answer.send(Bytes::from(text));
                     },
                     Kind::Notification => news.notify_one(),
                     Kind::Other => {}
                 },
-                // pings are answered with the next read
+                // the library answers pings with the next read
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return,
             }
         }
     }
-    // nothing to be done if it fails
+    // a failure needs no action
     let _ = stream.close(None).await;
 }

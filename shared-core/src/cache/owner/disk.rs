@@ -80,7 +80,7 @@ pub trait Disk: Send + Sync {
     /// The entry under `key`, if the store can read it without a disk. Never waits.
     ///
     /// # Errors
-    /// [`Waits`]: only [`get`](Self::get) can tell.
+    /// [`Waits`]: only [`get`](Self::get) can determine it.
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits>;
 
     /// Whether [`get`](Self::get) may find an entry. Never waits.
