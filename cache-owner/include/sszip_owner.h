@@ -1,8 +1,8 @@
 /*
- * The cache's owner as a library, libsszip_owner.so, for a host that has a
- * process for it.  It is to be opened (dlopen) after the last fork, and stays
- * until the process ends.  One thread calls it.  No failure inside the library
- * unwinds into the host.
+ * The owner of the cache as a library, libsszip_owner.so, for a host that
+ * provides a process for it.  The host opens it (dlopen) after the last fork,
+ * and it stays loaded until the process ends.  One thread calls it.  No failure
+ * inside the library unwinds into the host.
  */
 
 #ifndef SSZIP_OWNER_H
@@ -15,26 +15,26 @@
 #include <stdint.h>
 
 /*
- What `sszip_owner_abi` returns if this header fits the library.
+ The value that `sszip_owner_abi` returns if this header fits the library.
  */
 #define SSZIP_OWNER_ABI 5
 
 /*
- How much a line of the log matters. Values are never reused.
+ The severity of a log line. Values are never reused.
  */
 typedef enum {
     /*
-     Something to be expected.
+     A notice that needs no action.
      */
     SSZIP_OWNER_NOTICE = 0,
     /*
-     Somebody should look at it.
+     An error that an operator should look at.
      */
     SSZIP_OWNER_ERROR = 1,
 } sszip_owner_level;
 
 /*
- What an owner is to be. Zero means the default where one is named.
+ The settings of an owner. Zero means the default, if one is named.
  */
 typedef struct {
     /*
@@ -42,72 +42,72 @@ typedef struct {
      */
     size_t size;
     /*
-     Where it listens: an absolute path. Only this process's user may
+     Absolute path of the socket. Only the user of this process may
      connect.
      */
     const char *socket;
     /*
-     Bytes of it.
+     Length of `socket` in bytes.
      */
     size_t socket_len;
     /*
-     The store's folder: an absolute path. It is made if need be.
+     Absolute path of the store's directory, which is created if needed.
      */
     const char *path;
     /*
-     Bytes of it.
+     Length of `path` in bytes.
      */
     size_t path_len;
     /*
-     What the store may take on disk, in bytes; 10 GiB.
+     Maximum size of the store on disk in bytes; default 10 GiB.
      */
     uint64_t max_size;
     /*
-     What entries may take in memory, in bytes; 256 MiB.
+     Maximum size of the entries in memory in bytes; default 256 MiB.
      */
     uint64_t memory;
     /*
-     The longest entry, in bytes; 64 MiB.
+     Maximum length of an entry in bytes; default 64 MiB.
      */
     uint64_t max_entry;
     /*
-     Threads that serve; 1.
+     Number of threads that serve; default 1.
      */
     uint32_t threads;
     /*
-     How long a connection may say nothing, in milliseconds; a minute.
+     Idle timeout of a connection in milliseconds; default one minute.
      */
     uint64_t idle_timeout;
     /*
-     How often what the store has in memory is written down, in
-     milliseconds; a minute.
+     Interval between flushes of the store in milliseconds; default one
+     minute.
      */
     uint64_t flush_interval;
     /*
-     For how long what nobody asks for is kept, in milliseconds; for as long
-     as there is room.
+     Inactivity period in milliseconds after which entries are removed;
+     by default they stay as long as there is space.
      */
     uint64_t inactive;
     /*
-     Not zero: entries that never change are not made smaller before they go
-     to the disk.
+     Not zero: entries that never change are not recompressed before they
+     are written to disk.
      */
     uint8_t no_recompress;
     /*
-     The nodes that are followed, one for a namespace; none. JSON: an array
-     that has for each an array of strings, the name of the namespace and
-     then the words of README's sszip_cache_head:
+     The followed nodes, at most one per namespace; default none. JSON: an
+     array with an array of strings per node, which has the name of the
+     namespace and then the parameters of sszip_cache_head in README:
      [["mainnet", "http://127.0.0.1:8545", "interval=500ms"]].
      */
     const char *heads;
     /*
-     Bytes of it.
+     Length of `heads` in bytes.
      */
     size_t heads_len;
 } sszip_owner_config;
 
 /*
- Takes a line of the log, ended by NUL; valid during the call.
+ Receives a log line that ends with NUL and is valid during the call.
  */
 typedef void (*sszip_owner_say)(sszip_owner_level level, const char *line);
 
@@ -116,31 +116,33 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The ABI that the library has: it must be SSZIP_OWNER_ABI.
+ Returns the ABI of the library, which must be SSZIP_OWNER_ABI.
  */
 uint32_t sszip_owner_abi(void);
 
 /*
- The version that the library is of, ended by NUL; there since ABI 4. Static.
+ Returns the version of the library, a static string that ends with NUL.
+ Exists since ABI 4.
  */
 const char *sszip_owner_version(void);
 
 /*
- Starts the process's owner unless it runs, in threads that take no signals,
- and takes it further: to be called after any fork, and again after as many
- milliseconds as are returned; the process must not fork afterwards. `config`
- is looked at only when one is started, which is tried again when it has
- ended. What there is to log goes to `say`.
+ Starts the owner of this process unless it runs, on threads that take no
+ signals, and advances it. The host calls this after any fork, and again
+ after the returned number of milliseconds; the process must not fork
+ afterwards. `config` is read only when an owner is started; when the owner
+ has ended, the next call starts one again. Log lines go to `say`.
 
- An attempt to open the store begins while this is called, and only then, and
- is waited for, so that the process does not exit meanwhile: for two seconds
- at most, or just long enough to begin one, if it has `others` to serve. Such a
- process has to call sszip_owner_exit before it exits. A handler of atexit that
- does so has to be registered when the owner runs, and again once it `serves`.
+ An attempt to open the store begins only during this call, which waits for
+ it so that the process does not exit in the meantime: for two seconds at
+ most, or just long enough to begin an attempt if the process has `others` to
+ serve. Such a process must call sszip_owner_exit before it exits. An atexit
+ handler that does so must be registered when the owner runs, and again once
+ it `serves`.
 
  # Safety
- As the header says: `config` points at a sszip_owner_config whose strings
- are readable; `say` is a function, or NULL; `serves` is writable, or NULL.
+ `config` points at a sszip_owner_config whose strings are readable; `say` is
+ a function, or NULL; `serves` is writable, or NULL.
  */
 uint64_t sszip_owner_run(const sszip_owner_config *config,
                          bool others,
@@ -148,10 +150,10 @@ uint64_t sszip_owner_run(const sszip_owner_config *config,
                          bool *serves);
 
 /*
- Ends the process's owner, if there is one: what it has in memory is stored,
- and the socket removed. Waits for two seconds at most; false if it has not
- ended by then, and goes on ending: the process has to exit without
- destroying what its threads use.
+ Stops the owner of this process, if there is one: the entries in its memory
+ are stored, and the socket is removed. Waits for two seconds at most. Returns
+ false if the owner has not ended by then; it continues to end, and the process
+ must exit without destroying what its threads use.
 
  # Safety
  `say` is a function, or NULL.

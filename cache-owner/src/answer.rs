@@ -155,7 +155,7 @@ pub fn entries(all: Vec<(Key, Found)>, now: Now) -> Response<Answer> {
     )
 }
 
-/// The response that there is no such entry, with the lease if the request asked for one.
+/// The response that there is no such entry, with the lease if one was requested.
 pub fn missing(lease: Option<Lease>) -> Response<Answer> {
     let mut response = problem(&Problem::new(StatusCode::NOT_FOUND, "no such entry"));
     let lease = match lease {

@@ -33,7 +33,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(answer: &'static str) -> Result<String, io::Error> {
+    fn query(answer: &'static str) -> Result<String, io::Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn status_is_read_from_a_200_response_only() {
-        let good = asked("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        let good = query("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
         assert_eq!(good.unwrap(), "{}");
-        let other = asked("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
+        let other = query("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
         assert!(other.to_string().contains("404"), "{other}");
-        assert!(asked("").is_err());
+        assert!(query("").is_err());
         assert!(status(Path::new("/nonexistent/socket")).is_err());
     }
 }

@@ -74,7 +74,7 @@ pub struct Engine {
     stopping: AtomicBool,
 }
 
-/// The outcome of a lookup: the entry; or none, with the lease if the request asked for one.
+/// The outcome of a lookup: the entry; or none, with the lease if one was requested.
 pub type LookedUp = Result<Found, Option<Lease>>;
 
 /// The outcome of a completed purge.

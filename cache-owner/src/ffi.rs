@@ -1,6 +1,5 @@
-//! The C ABI, for a host that opens this library in a process it has for it.
-//! `include/sszip_owner.h` is generated from this file and is its manual; a
-//! test compares the two.
+//! The C ABI, for a host that opens this library in a process that it provides for it.
+//! `include/sszip_owner.h` is generated from this file and is its manual; a test compares the two.
 #![allow(non_camel_case_types)]
 
 use std::collections::VecDeque;
@@ -23,123 +22,125 @@ use crate::log::{Level, Log};
 use crate::open::store;
 use crate::run::{Running, State};
 
-/// What `sszip_owner_abi` returns if this header fits the library.
+/// The value that `sszip_owner_abi` returns if this header fits the library.
 pub const SSZIP_OWNER_ABI: u32 = 5;
 
-/// Lines of the log that wait to be fetched; the oldest are dropped.
+/// Maximum number of log lines that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
 
-/// How soon the host is to call again: of an owner that serves, for its log; of
-/// one that does not yet; and of one that failed.
+/// Time until the host calls again: for an owner that serves, for its log; for one that does not
+/// serve yet; and for one that failed.
 const SERVES: Duration = Duration::from_millis(250);
 const WAITS: Duration = Duration::from_millis(20);
 const FAILED: Duration = Duration::from_secs(60);
 
-/// For how long the store's opening holds a host that has nothing else to do,
-/// and one that has: enough to begin an attempt.
+/// Maximum time that a call waits for an attempt to open the store: for a host without other work,
+/// and for one that serves others, which is enough to begin an attempt.
 const ALONE: Duration = Duration::from_secs(2);
 const BUSY: Duration = Duration::from_millis(10);
 
-/// For how long a process that exits is held: nginx's master kills after some
-/// three seconds.
+/// Maximum time that a process waits at its exit: the master process of nginx kills its workers
+/// after some three seconds.
 const STOP: Duration = Duration::from_secs(2);
 
-/// How much a line of the log matters. Values are never reused.
+/// The severity of a log line. Values are never reused.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_owner_level {
-    /// Something to be expected.
+    /// A notice that needs no action.
     SSZIP_OWNER_NOTICE = 0,
-    /// Somebody should look at it.
+    /// An error that an operator should look at.
     SSZIP_OWNER_ERROR = 1,
 }
 
-/// What an owner is to be. Zero means the default where one is named.
+/// The settings of an owner. Zero means the default, if one is named.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_owner_config {
     /// sizeof(sszip_owner_config).
     pub size: usize,
-    /// Where it listens: an absolute path. Only this process's user may
+    /// Absolute path of the socket. Only the user of this process may
     /// connect.
     pub socket: *const c_char,
-    /// Bytes of it.
+    /// Length of `socket` in bytes.
     pub socket_len: usize,
-    /// The store's folder: an absolute path. It is made if need be.
+    /// Absolute path of the store's directory, which is created if needed.
     pub path: *const c_char,
-    /// Bytes of it.
+    /// Length of `path` in bytes.
     pub path_len: usize,
-    /// What the store may take on disk, in bytes; 10 GiB.
+    /// Maximum size of the store on disk in bytes; default 10 GiB.
     pub max_size: u64,
-    /// What entries may take in memory, in bytes; 256 MiB.
+    /// Maximum size of the entries in memory in bytes; default 256 MiB.
     pub memory: u64,
-    /// The longest entry, in bytes; 64 MiB.
+    /// Maximum length of an entry in bytes; default 64 MiB.
     pub max_entry: u64,
-    /// Threads that serve; 1.
+    /// Number of threads that serve; default 1.
     pub threads: u32,
-    /// How long a connection may say nothing, in milliseconds; a minute.
+    /// Idle timeout of a connection in milliseconds; default one minute.
     pub idle_timeout: u64,
-    /// How often what the store has in memory is written down, in
-    /// milliseconds; a minute.
+    /// Interval between flushes of the store in milliseconds; default one
+    /// minute.
     pub flush_interval: u64,
-    /// For how long what nobody asks for is kept, in milliseconds; for as long
-    /// as there is room.
+    /// Inactivity period in milliseconds after which entries are removed;
+    /// by default they stay as long as there is space.
     pub inactive: u64,
-    /// Not zero: entries that never change are not made smaller before they go
-    /// to the disk.
+    /// Not zero: entries that never change are not recompressed before they
+    /// are written to disk.
     pub no_recompress: u8,
-    /// The nodes that are followed, one for a namespace; none. JSON: an array
-    /// that has for each an array of strings, the name of the namespace and
-    /// then the words of README's sszip_cache_head:
+    /// The followed nodes, at most one per namespace; default none. JSON: an
+    /// array with an array of strings per node, which has the name of the
+    /// namespace and then the parameters of sszip_cache_head in README:
     /// [["mainnet", "http://127.0.0.1:8545", "interval=500ms"]].
     pub heads: *const c_char,
-    /// Bytes of it.
+    /// Length of `heads` in bytes.
     pub heads_len: usize,
 }
 
 type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
 
-/// Takes a line of the log, ended by NUL; valid during the call.
+/// Receives a log line that ends with NUL and is valid during the call.
 pub type sszip_owner_say =
     Option<unsafe extern "C" fn(level: sszip_owner_level, line: *const c_char)>;
 
-/// An owner that was started.
+/// A started owner.
 struct Owner {
     running: Running,
     gate: Gate,
     lines: Lines,
 }
 
-/// The process's only one.
+/// The only owner of this process.
 static OWNER: Mutex<Option<Owner>> = Mutex::new(None);
 
-/// The ABI that the library has: it must be SSZIP_OWNER_ABI.
+/// Returns the ABI of the library, which must be SSZIP_OWNER_ABI.
 #[no_mangle]
 pub extern "C" fn sszip_owner_abi() -> u32 {
     SSZIP_OWNER_ABI
 }
 
-/// The version that the library is of, ended by NUL; there since ABI 4. Static.
+/// Returns the version of the library, a static string that ends with NUL.
+/// Exists since ABI 4.
 #[no_mangle]
 pub extern "C" fn sszip_owner_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Starts the process's owner unless it runs, in threads that take no signals,
-/// and takes it further: to be called after any fork, and again after as many
-/// milliseconds as are returned; the process must not fork afterwards. `config`
-/// is looked at only when one is started, which is tried again when it has
-/// ended. What there is to log goes to `say`.
+/// Starts the owner of this process unless it runs, on threads that take no
+/// signals, and advances it. The host calls this after any fork, and again
+/// after the returned number of milliseconds; the process must not fork
+/// afterwards. `config` is read only when an owner is started; when the owner
+/// has ended, the next call starts one again. Log lines go to `say`.
 ///
-/// An attempt to open the store begins while this is called, and only then, and
-/// is waited for, so that the process does not exit meanwhile: for two seconds
-/// at most, or just long enough to begin one, if it has `others` to serve. Such a
-/// process has to call sszip_owner_exit before it exits. A handler of atexit that
-/// does so has to be registered when the owner runs, and again once it `serves`.
+/// An attempt to open the store begins only during this call, which waits for
+/// it so that the process does not exit in the meantime: for two seconds at
+/// most, or just long enough to begin an attempt if the process has `others` to
+/// serve. Such a process must call sszip_owner_exit before it exits. An atexit
+/// handler that does so must be registered when the owner runs, and again once
+/// it `serves`.
 ///
 /// # Safety
-/// As the header says: `config` points at a sszip_owner_config whose strings
-/// are readable; `say` is a function, or NULL; `serves` is writable, or NULL.
+/// `config` points at a sszip_owner_config whose strings are readable; `say` is
+/// a function, or NULL; `serves` is writable, or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_owner_run(
     config: *const sszip_owner_config,
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn sszip_owner_run(
     u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether it serves, and how soon it wants to go on.
+/// Advances the owner. Returns whether it serves, and the time until the next call.
 fn go_on(own: &mut Option<Owner>, limit: Duration, say: sszip_owner_say) -> (bool, Duration) {
     let Some(owner) = own else {
         return (false, FAILED);
@@ -189,10 +190,10 @@ fn go_on(own: &mut Option<Owner>, limit: Duration, say: sszip_owner_say) -> (boo
     }
 }
 
-/// Ends the process's owner, if there is one: what it has in memory is stored,
-/// and the socket removed. Waits for two seconds at most; false if it has not
-/// ended by then, and goes on ending: the process has to exit without
-/// destroying what its threads use.
+/// Stops the owner of this process, if there is one: the entries in its memory
+/// are stored, and the socket is removed. Waits for two seconds at most. Returns
+/// false if the owner has not ended by then; it continues to end, and the process
+/// must exit without destroying what its threads use.
 ///
 /// # Safety
 /// `say` is a function, or NULL.
@@ -223,22 +224,22 @@ fn tell(say: sszip_owner_say, level: Level, line: &str) {
         Level::Notice => sszip_owner_level::SSZIP_OWNER_NOTICE,
         Level::Error => sszip_owner_level::SSZIP_OWNER_ERROR,
     };
-    // SAFETY: the promise of who gave it.
+    // SAFETY: the promise of the caller that passed it.
     unsafe { say(level, line.as_ptr()) };
 }
 
 /// # Safety
-/// As `sszip_owner_run`.
+/// The safety conditions of `sszip_owner_run`.
 unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     if config.is_null() {
         return Err("there is no configuration".into());
     }
-    // SAFETY: not NULL; its first member, whatever the caller's header.
+    // SAFETY: not NULL; the first member, for any version of the header.
     let size = unsafe { ptr::addr_of!((*config).size).read() };
     if size != size_of::<sszip_owner_config>() {
         return Err("the configuration is that of another version".into());
     }
-    // SAFETY: it has the size that it should have.
+    // SAFETY: it has the expected size.
     let given = unsafe { config.read() };
     // SAFETY: the caller's promise.
     let (socket, path) = unsafe {

@@ -6,8 +6,8 @@
 //!   └──┘
 //! ```
 //!
-//! An owner runs on threads of its own, which take no signals; those of the host keep theirs.
-//! One of the threads opens the store, after any fork.
+//! An owner runs on threads of its own, which take no signals; the host's threads keep theirs.
+//! One of the owner's threads opens the store, after any fork.
 
 use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;

@@ -104,7 +104,7 @@ async fn connection(
         .header_read_timeout(idle)
         .serve_connection(TokioIo::new(socket), answer);
     tokio::pin!(connection);
-    // errors are those of the client: it has closed the connection, or does not send HTTP
+    // an error is the client's: it has closed the connection, or does not send HTTP
     tokio::select! {
         _ = connection.as_mut() => {}
         () = stopped(&mut stop) => {

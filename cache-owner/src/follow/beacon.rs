@@ -1,4 +1,4 @@
-//! Queries to a node over the Beacon API. Blocks are identified by their slots, some of which are
+//! Queries to a node over the Beacon API. Blocks are identified by their slots, and some slots are
 //! empty.
 
 use serde::Deserialize;

@@ -111,7 +111,7 @@ impl Connector {
     }
 }
 
-/// A TLS configuration that trusts the authorities in `ca`, or those of the system.
+/// A TLS configuration that trusts the authorities in `ca`, or the system's.
 fn trust(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match ca {

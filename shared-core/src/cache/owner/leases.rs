@@ -135,7 +135,7 @@ impl Leases {
         self.held.len()
     }
 
-    /// Ends the lease of `key`, whoever holds it, because the entry is present.
+    /// Ends the lease of `key`, regardless of its holder, because the entry is present.
     pub fn end(&mut self, key: &Key) -> Option<Ended> {
         let held = self.held.remove(key)?;
         self.ends.remove(&(held.ends, *key));

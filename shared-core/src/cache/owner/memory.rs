@@ -1,8 +1,8 @@
 //! The memory tier of the owner.
 //!
 //! Entries that are not final are only here, and so is the first fill of a final entry: most
-//! responses are requested once and are not worth a write to disk. Eviction is that of
-//! `quick_cache`, as in the hot tier (`cache::process::hot`).
+//! responses are requested once and are not worth a write to disk. `quick_cache` evicts entries,
+//! as in the hot tier (`cache::process::hot`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -232,7 +232,7 @@ impl Kept {
     }
 }
 
-/// Bytes that an entry takes in addition to its body, including its slot in the cache.
+/// Bytes of an entry in addition to its body, including its slot in the cache.
 const OVERHEAD: u64 = 256;
 
 #[derive(Clone)]

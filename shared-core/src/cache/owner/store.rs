@@ -33,7 +33,7 @@ impl StoreDisk {
         }
     }
 
-    /// The row keys of all chain records, and the failure because of which some may be missing.
+    /// The row keys of all chain records, and a failure if some may be missing.
     fn records(&self) -> (Vec<Vec<u8>>, Option<store::rocks::Failure>) {
         let mut keys = Vec::new();
         for prefix in record::PREFIXES {
