@@ -1,5 +1,5 @@
-//! A host that closes the library would take the code of running threads, and
-//! of thread-local destructors, away: it stays until the process ends.
+//! Links the library so that it stays loaded until the process ends: a host that closes it would
+//! unmap the code of running threads and of thread-local destructors.
 
 fn main() {
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,nodelete");

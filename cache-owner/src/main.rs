@@ -15,21 +15,21 @@ use sszip_owner::log::{Level, Log};
 use sszip_owner::open::store;
 use sszip_owner::run::Running;
 
-/// Keeps a machine's cache entries, and serves them over a Unix socket. QUIT,
-/// TERM and INT stop it; nothing that it has is lost then.
+/// Stores a machine's cache entries, and serves them over a Unix socket. QUIT, TERM and INT stop
+/// it without a loss of entries.
 #[derive(Debug, Parser)]
 #[command(name = "sszip-cached", version)]
 struct Args {
-    /// The configuration, TOML
+    /// The configuration file (TOML)
     #[arg(value_name = "FILE", default_value = "/etc/sszip/cached.toml")]
     config: PathBuf,
 
-    /// Say whether the configuration is good, and exit
+    /// Check the configuration, and exit
     #[arg(long)]
     check: bool,
 
-    /// Ask the daemon that runs with this configuration how it goes, print that (JSON), and exit:
-    /// with 0 if it answers
+    /// Query the status of the daemon that runs with this configuration, print it (JSON), and exit:
+    /// with 0 if the daemon responds
     #[arg(long, conflicts_with = "check")]
     status: bool,
 }

@@ -1,4 +1,4 @@
-//! `include/sszip_owner.h` is what cbindgen makes of the C ABI's source.
+//! `include/sszip_owner.h` equals the header that cbindgen generates from the C ABI's source.
 //!
 //! After a change of the ABI: `SSZIP_WRITE_HEADER=1 cargo test --test header`.
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_checked_in_header_is_current() {
+fn checked_in_header_equals_the_generated_one() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let generated = cbindgen::Builder::new()

@@ -1,4 +1,4 @@
-//! What the store gets, and what leaves it.
+//! Recompression of stored entries, and the removal of inactive ones.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -45,7 +45,7 @@ impl Served {
         self.running = Self::run(self.folder.path(), |_| {});
     }
 
-    fn ask(&self, head: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+    fn send(&self, head: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
         let socket: PathBuf = self.folder.path().join("socket");
         let mut stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -64,7 +64,7 @@ impl Served {
     }
 
     fn get(&self, n: u8) -> Option<Vec<u8>> {
-        match self.ask(&format!("GET /v1/entries/{}", key(n)), b"") {
+        match self.send(&format!("GET /v1/entries/{}", key(n)), b"") {
             (200, _, body) => Some(body),
             (404, ..) => None,
             other => panic!("{other:?}"),
@@ -72,7 +72,7 @@ impl Served {
     }
 
     fn put(&self, n: u8, body: &[u8]) {
-        let (status, ..) = self.ask(
+        let (status, ..) = self.send(
             &format!(
                 "PUT /v1/entries/{}\r\nsszip-generation: {}\r\nsszip-fresh: 3600000\r\n\
                  sszip-class: immutable\r\nsszip-namespace: {}",
@@ -87,7 +87,7 @@ impl Served {
 
     /// A number of the status, by its first appearance after `name`.
     fn status(&self, name: &str) -> u64 {
-        let (_, _, body) = self.ask("GET /v1/status", b"");
+        let (_, _, body) = self.send("GET /v1/status", b"");
         let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
         let path = format!("/{}", name.replace('.', "/"));
         value.pointer(&path).unwrap().as_u64().unwrap()
@@ -102,7 +102,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// As random as a hash.
+/// A key that looks like a hash.
 fn key(n: u8) -> String {
     (0..32u32)
         .map(|at| format!("{:02x}", (u32::from(n) * 151 + at * 89 + at * at * 7) % 256))
@@ -137,14 +137,14 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Asked for a second time, it goes to the store.
+/// Puts an entry and requests it, so that it is written to the store.
 fn admit(owner: &Served, n: u8, body: &[u8]) {
     owner.put(n, body);
     assert_eq!(owner.get(n).unwrap().len(), body.len());
 }
 
 #[test]
-fn what_goes_to_the_store_gets_smaller_once_and_stays_so() {
+fn stored_entry_is_recompressed_once_and_stays_so_after_a_restart() {
     let mut owner = Served::start(|_| {});
     let before = entry(1, 200_000);
     admit(&owner, 1, &before);
@@ -160,14 +160,14 @@ fn what_goes_to_the_store_gets_smaller_once_and_stays_so() {
     for _ in 0..5 {
         assert_eq!(owner.get(1).unwrap(), after);
     }
-    // it was asked for once, and an end stores what was not
+    // it was requested once, and the end of an owner stores such entries
     assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
     assert!(owner.running.join(LIMIT));
 }
 
 #[test]
-fn it_has_the_lowest_priority() {
+fn recompression_thread_has_the_lowest_priority() {
     let mut owner = Served::start(|_| {});
     let nice_of_coder = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -180,7 +180,7 @@ fn it_has_the_lowest_priority() {
                 fields.split(' ').nth(16).unwrap().parse().unwrap()
             })
             .collect();
-        // other tests of this process have one too
+        // other tests of this process have such a thread too
         !nice.is_empty() && nice.iter().all(|nice| *nice == 19)
     };
     until(nice_of_coder);
@@ -188,20 +188,20 @@ fn it_has_the_lowest_priority() {
 }
 
 #[test]
-fn what_is_purged_meanwhile_is_gone() {
+fn entry_purged_during_its_recompression_is_not_found() {
     let mut owner = Served::start(|_| {});
     for n in 0..20 {
         admit(&owner, n, &entry(n, 1_000_000));
-        // at different moments of the coding, which takes some 25 ms
+        // at different moments of the recompression, which takes some 25 ms
         std::thread::sleep(Duration::from_millis(u64::from(n) * 2));
         let purge = match n % 2 {
             0 => format!("{{\"key\":\"{}\"}}", key(n)),
             _ => r#"{"everything":true}"#.into(),
         };
-        assert_eq!(owner.ask("POST /v1/purges", purge.as_bytes()).0, 200);
+        assert_eq!(owner.send("POST /v1/purges", purge.as_bytes()).0, 200);
         assert!(owner.get(n).is_none());
     }
-    // the last of them was coded after all others
+    // the last entry is recompressed after all others
     admit(&owner, 20, &entry(20, 100_000));
     until(|| owner.get(20).unwrap().len() < entry(20, 100_000).len());
     for n in 0..20 {
@@ -216,7 +216,7 @@ fn what_is_purged_meanwhile_is_gone() {
 }
 
 #[test]
-fn many_at_once_are_stored_as_they_are() {
+fn entries_are_stored_under_load_recompressed_or_not() {
     let mut owner = Served::start(|_| {});
     for n in 0..100 {
         admit(&owner, n, &entry(n, 60_000));
@@ -230,7 +230,7 @@ fn many_at_once_are_stored_as_they_are() {
 }
 
 #[test]
-fn an_end_does_not_wait_for_it_and_stores_what_did() {
+fn stop_during_recompression_stores_the_waiting_entries() {
     for wait in [0, 100, 150] {
         let mut owner = Served::start(|_| {});
         for n in 0..4 {
@@ -246,7 +246,7 @@ fn an_end_does_not_wait_for_it_and_stores_what_did() {
 }
 
 #[test]
-fn without_it_nothing_changes() {
+fn entry_is_stored_unchanged_without_recompression() {
     let mut owner = Served::start(|config| config.recompress = false);
     admit(&owner, 1, &entry(1, 50_000));
     until(|| owner.status("stores.done") == 1);
@@ -256,13 +256,13 @@ fn without_it_nothing_changes() {
 }
 
 #[test]
-fn what_nobody_asks_for_leaves_memory_and_disk() {
-    // a machine that stops for seconds has not asked in time, and tries again
-    assert!((0..5).any(|_| entry_that_is_asked_for_stays_and_another_leaves()));
+fn inactive_entry_leaves_memory_and_disk() {
+    // a machine that stalls for seconds does not request in time, and tries again
+    assert!((0..5).any(|_| requested_entry_stays_and_inactive_entry_leaves()));
 }
 
-/// `false`: the machine was too busy to ask often enough.
-fn entry_that_is_asked_for_stays_and_another_leaves() -> bool {
+/// Returns false if the machine was too busy to request often enough.
+fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
     let mut owner = Served::start(|config| {
         config.inactive = Some(4_000);
         config.flush_interval = 100;
@@ -270,26 +270,26 @@ fn entry_that_is_asked_for_stays_and_another_leaves() -> bool {
     });
     for n in [1, 2] {
         owner.put(n, &entry(n, 50_000));
-        // the second time it goes to the disk
+        // on the second request it is written to the disk
         owner.get(n).unwrap();
     }
     until(|| owner.status("store.entries") >= 2);
     let begin = Instant::now();
-    let mut asked = Instant::now();
-    // seldom enough for tables not to be joined: entries of one go together
+    let mut requested_at = Instant::now();
+    // seldom enough for SST files not to be compacted: the entries of a file are dropped together
     while begin.elapsed() < Duration::from_millis(8_500) {
         std::thread::sleep(Duration::from_millis(1_500));
         let found = owner.get(1);
-        if asked.elapsed() >= Duration::from_millis(3_900) {
+        if requested_at.elapsed() >= Duration::from_millis(3_900) {
             assert!(owner.running.join(LIMIT));
             return false;
         }
         found.unwrap();
-        asked = Instant::now();
+        requested_at = Instant::now();
     }
     assert_eq!(owner.status("memory.entries"), 1);
     assert!(owner.get(2).is_none(), "neither memory nor disk has it");
-    // what was asked for was put again: the disk alone has it
+    // the requested entry was written again: only the disk has it
     let written = owner.status("stores.done");
     assert!((3..=2 + 6).contains(&written), "{written}");
     owner.restart();

@@ -1,4 +1,4 @@
-//! A disk that hangs makes nobody wait but those who need it.
+//! A disk that hangs delays only the requests that need it.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -16,7 +16,7 @@ use sszip_core::cache::{Key, Namespace};
 use sszip_owner::config::Config;
 use sszip_owner::run::{Running, State};
 
-/// Reads and writes wait until it is let go.
+/// A gate that blocks reads and writes until it is opened.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -154,7 +154,7 @@ fn put(socket: &Path, key: &str) -> UnixStream {
 }
 
 #[test]
-fn a_disk_that_hangs_stops_nobody_else() {
+fn requests_that_need_no_disk_are_served_while_it_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let gate = Arc::new(Gate::default());
@@ -177,7 +177,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
         std::thread::sleep(Duration::from_millis(10));
     }
 
-    // more than there are threads for, of each kind
+    // more than there are threads, of each kind
     let reads: Vec<_> = (0..100)
         .map(|n| look_up(&socket, &format!("dd{n:062x}")))
         .collect();
@@ -189,7 +189,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
             )
         })
         .collect();
-    // each fill is a second one, and goes to the disk
+    // each fill is a second one, and is written to the disk
     for n in 0..400 {
         let key = format!("aa{n:062x}");
         assert!(answer(&put(&socket, &key)).starts_with("HTTP/1.1 201 "));
@@ -201,9 +201,9 @@ fn a_disk_that_hangs_stops_nobody_else() {
         &socket,
         "GET /v1/events?process=a HTTP/1.1\r\nhost: o\r\n\r\n",
     );
-    let mut heard = String::new();
-    while !heard.contains("event: lease") {
-        heard += &answer(&events);
+    let mut received = String::new();
+    while !received.contains("event: lease") {
+        received += &answer(&events);
     }
 
     gate.open();

@@ -1,5 +1,5 @@
-//! An owner without sockets: requests are read and answers are made by what does
-//! that for those of a socket.
+//! An owner without sockets. Requests are decoded and responses are built by the code that does so
+//! for sockets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use sszip_core::cache::{Key, Namespace};
 use sszip_owner::answer;
 use sszip_owner::request::{self, Problem, Request};
 
-/// A store without limits, that outlives its owners.
+/// A store without limits that outlives its owners.
 #[derive(Default)]
 pub struct Model {
     entries: Mutex<HashMap<Key, Stored>>,
@@ -100,10 +100,10 @@ impl Disk for Shelf {
     }
 }
 
-/// Whose question it is.
+/// The identity of a request.
 pub type Id = u64;
 
-/// A look-up that waits.
+/// A lookup that waits.
 struct Waiting {
     message: Message,
     key: Key,
@@ -115,14 +115,14 @@ pub struct Daemon {
     waiting: BTreeMap<Id, Waiting>,
 }
 
-/// What came of a request.
-enum Came {
+/// The outcome of a request.
+enum Outcome {
     Answer(Response<answer::Answer>),
     Waits(Key, u64),
 }
 
 impl Daemon {
-    /// It follows the chain from the start, and knows nothing of it.
+    /// Starts an owner that follows the chain and knows nothing of it.
     pub fn start(shelf: &Arc<Model>, namespace: Namespace, now: Now) -> Self {
         let owner = Owner::new(Box::new(Shelf(Arc::clone(shelf))), 1 << 20, now);
         owner.follow(namespace, Heights::Blocks, now);
@@ -138,7 +138,7 @@ impl Daemon {
         }
     }
 
-    /// A request has arrived; `None`: its answer comes later.
+    /// Handles a request. Returns `None` if the response comes later.
     pub fn serve(&mut self, id: Id, message: Message, now: Now) -> Option<Answer> {
         match self.answer(&message, true, now) {
             Ok(answer) => Some(answer),
@@ -154,7 +154,7 @@ impl Daemon {
         }
     }
 
-    /// The answers of those that have waited long enough.
+    /// The responses to lookups whose wait has ended.
     pub fn waited(&mut self, now: Now) -> Vec<(Id, Answer)> {
         self.owner.tick(now);
         let ended = self.owner.take_woken().leases;
@@ -166,7 +166,7 @@ impl Daemon {
             .collect()
     }
 
-    /// Its client has gone.
+    /// Drops a waiting lookup whose client has gone.
     pub fn forget(&mut self, id: Id) {
         self.waiting.remove(&id);
     }
@@ -182,20 +182,26 @@ impl Daemon {
         let generation = self.owner.disk().generation();
         let about = request::about(&head.headers).unwrap();
         let request = request::read(&head).unwrap();
-        let came = self.act(request, &body, waits, now);
-        let mut response = match came {
-            Ok(Came::Waits(key, until)) => return Err((key, until)),
-            Ok(Came::Answer(response)) => response,
+        let handled = self.act(request, &body, waits, now);
+        let mut response = match handled {
+            Ok(Outcome::Waits(key, until)) => return Err((key, until)),
+            Ok(Outcome::Answer(response)) => response,
             Err(problem) => answer::problem(&problem),
         };
         let told = |about: request::About| (about, self.owner.told(&about.namespace));
         answer::say(response.headers_mut(), generation, about.map(told));
-        Ok(heard(response))
+        Ok(to_host(response))
     }
 
-    fn act(&self, request: Request, body: &[u8], waits: bool, now: Now) -> Result<Came, Problem> {
+    fn act(
+        &self,
+        request: Request,
+        body: &[u8],
+        waits: bool,
+        now: Now,
+    ) -> Result<Outcome, Problem> {
         let owner = &self.owner;
-        Ok(Came::Answer(match request {
+        Ok(Outcome::Answer(match request {
             Request::LookUp { key, lease } => {
                 let found = match (owner.look_up(&key, now), lease) {
                     (LookUp::Found(found), _) => Ok(found),
@@ -203,7 +209,7 @@ impl Daemon {
                     (_, Some(wanted)) => {
                         let leased = owner.lease(&key, &wanted.process, wanted.time, now);
                         if let (Ok(Lease::Pending), true) = (&leased, waits && wanted.wait > 0) {
-                            return Ok(Came::Waits(key, now.monotonic + wanted.wait));
+                            return Ok(Outcome::Waits(key, now.monotonic + wanted.wait));
                         }
                         match leased {
                             Ok(lease) => Err(Some(lease)),
@@ -264,8 +270,8 @@ fn extract<K: Ord + Copy, V>(
     taken.collect()
 }
 
-/// As a host shows it.
-fn heard(response: Response<answer::Answer>) -> Answer {
+/// The response as a host passes it on.
+fn to_host(response: Response<answer::Answer>) -> Answer {
     let (head, body) = response.into_parts();
     let answer::Answer::Whole(pieces) = body else {
         panic!("a stream");

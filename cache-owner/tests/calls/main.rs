@@ -1,6 +1,6 @@
-//! Two sandboxes ask one owner by calls that cross, are lost, or are answered by
-//! something else, while there are purges, new heads and reorganisations: whatever
-//! they are given was right when they asked, and nobody waits for ever.
+//! Two sandboxes query one owner by callouts that overtake each other, are lost, or receive
+//! foreign responses, while there are purges, new heads and reorganisations. Each entry that they
+//! receive was valid when the lookup began, and no client waits without an end.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn what_is_given_was_right_when_it_was_asked_for(
+    fn received_entries_were_valid_when_the_lookup_began(
         steps in prop::collection::vec(step(), 0..200)
     ) {
         let mut world = World::new();
@@ -46,11 +46,11 @@ proptest! {
     }
 }
 
-/// What the sequences are to come across: they would find nothing otherwise.
+/// Checks that the sequences reach the code under test: without sharing they would find no fault.
 #[test]
-fn most_is_shared() {
+fn sequences_share_entries_between_sandboxes() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut shared, mut of_owner) = (0, 0);
+    let (mut shared, mut from_others) = (0, 0);
     for _ in 0..200 {
         let steps = prop::collection::vec(step(), 200).new_tree(&mut runner);
         let mut world = World::new();
@@ -59,7 +59,7 @@ fn most_is_shared() {
         }
         world.end();
         shared += world.shared;
-        of_owner += world.of_others;
+        from_others += world.from_others;
     }
-    assert!(shared > 500 && of_owner > 150, "{shared} {of_owner}");
+    assert!(shared > 500 && from_others > 150, "{shared} {from_others}");
 }

@@ -1,4 +1,4 @@
-//! Two sandboxes, an owner, a node, and what is between them.
+//! Two sandboxes, an owner, a node, and the messages between them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::daemon::{Daemon, Id, Model};
 
 const SPACE: Namespace = [0xab; 16];
 
-/// Of each key: what it asks for.
+/// The kind of response under a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// How the node is set up.
+    /// The configuration of the node.
     Config,
     /// The head.
     Tip,
-    /// A block, by its number.
+    /// A block by its number.
     Block(u64),
 }
 
@@ -36,13 +36,13 @@ fn kind(key: u8) -> Kind {
     match key {
         0 => Kind::Config,
         1 => Kind::Tip,
-        // of these the first is final from the start
+        // the first of these blocks is final from the start
         2 => Kind::Block(3),
         _ => Kind::Block(12),
     }
 }
 
-/// Keys are hashes: the owner relies on it.
+/// A key that looks like a hash, on which the owner relies.
 fn key(n: u8) -> Key {
     let mut state = u64::from(n) + 1;
     [(); 32].map(|()| {
@@ -56,31 +56,31 @@ fn key(n: u8) -> Key {
 #[derive(Clone, Debug)]
 pub enum Step {
     Want(usize, u8),
-    /// All keys, as a batch does.
+    /// All keys at once, as in a batch.
     WantAll(usize),
     Leave(usize, usize),
     /// A request arrives at the owner.
     Deliver(usize),
-    /// An answer arrives.
+    /// A reply arrives.
     Reply(usize),
     /// A call fails.
     Lose(usize),
-    /// And nobody says so.
+    /// A call is lost without a failure.
     Silence(usize),
-    /// Something else answers.
+    /// Another server than the owner responds.
     Garbage(usize),
     NodeAnswers(usize, usize, u8),
-    /// Of a key, or of everything.
+    /// A purge of a key, or of everything.
     Purge(u8),
     Head,
-    /// So many blocks are replaced, and one more.
+    /// A number of blocks are replaced, and one is added.
     Reorg(u64),
     Pass(u64),
-    /// The owner ends; another one starts, or will.
+    /// The owner ends; another one starts now or later.
     Restart(bool),
 }
 
-/// What happened to what was fetched before.
+/// A change that invalidates entries fetched before it.
 #[derive(Clone, Copy, Debug)]
 enum Happened {
     Purged(Option<u8>),
@@ -96,7 +96,7 @@ struct Client {
     mark: Option<Mark>,
 }
 
-/// The node is asked.
+/// A request to the node.
 struct Fetch {
     token: Option<Token>,
     key: u8,
@@ -109,7 +109,7 @@ struct Vm {
     queue: Arc<Queue>,
     calls: Arc<Calls>,
     clients: BTreeMap<usize, Client>,
-    /// When each batch began.
+    /// The step at which each batch began.
     batches: BTreeMap<usize, u64>,
     fetches: Vec<Fetch>,
 }
@@ -122,21 +122,21 @@ pub struct World {
     shelf: Arc<Model>,
     daemon: Option<Daemon>,
     vms: Vec<Vm>,
-    /// On their way to the owner, and back.
+    /// Messages in flight to the owner, and back.
     requests: Vec<(Id, Message)>,
     replies: Vec<(Id, Answer)>,
-    /// Whose they are.
+    /// The sandbox and ticket of each call.
     calls: HashMap<Id, (usize, Ticket)>,
-    /// In which client's name, with which they end.
+    /// The sandbox and client on whose behalf a call was sent, and with which it ends.
     own: HashMap<Id, (usize, usize)>,
     head: u64,
     happened: Vec<(u64, Happened)>,
-    /// How often something was given, and how often what another sandbox has fetched.
+    /// Number of entries received from a shared fetch, and of those that another sandbox fetched.
     pub shared: usize,
-    pub of_others: usize,
+    pub from_others: usize,
 }
 
-/// A call is on its way to the owner.
+/// Sends a call to the owner.
 fn send(
     calls: &mut HashMap<Id, (usize, Ticket)>,
     requests: &mut Vec<(Id, Message)>,
@@ -169,7 +169,7 @@ impl World {
             head: 10,
             happened: Vec::new(),
             shared: 0,
-            of_others: 0,
+            from_others: 0,
         };
         for n in 0..2 {
             let shared = Shared::default();
@@ -219,7 +219,7 @@ impl World {
 
     pub fn act(&mut self, step: Step) {
         self.step += 1;
-        // none of them is over before the next begins
+        // no step ends before the next begins
         self.now += 1;
         match step {
             Step::Want(vm, key) => self.want(vm, key),
@@ -262,7 +262,7 @@ impl World {
                 } else if let Some((id, _)) = take(&mut self.replies, which) {
                     self.reply(id, None);
                 } else if let Some(id) = self.calls.keys().min().copied() {
-                    // its client has waited long enough
+                    // the client's timeout has passed
                     self.daemon.iter_mut().for_each(|daemon| daemon.forget(id));
                     self.reply(id, None);
                 }
@@ -306,7 +306,7 @@ impl World {
                 }
             }
             Step::Restart(at_once) => {
-                // those that wait there get no answer
+                // requests that wait there get no reply
                 self.daemon = None;
                 if at_once {
                     self.start();
@@ -321,7 +321,7 @@ impl World {
         self.names
     }
 
-    /// As `Exchange::seek`.
+    /// Looks a key up as `Exchange::seek` does.
     fn want(&mut self, at: usize, of: u8) {
         let (name, key) = (self.name(), key(of));
         let (step, now) = (self.step, self.now);
@@ -357,14 +357,14 @@ impl World {
         self.call_own(at, name);
     }
 
-    /// As `Exchange::new_fill` does, and the node.
+    /// Fetches from the node as `Exchange::new_fill` does.
     fn fetch(&mut self, at: usize, of: u8, token: Option<Token>) {
         let vm = &mut self.vms[at];
         let mark = vm.calls.mark(&SPACE, self.now);
         let is_known = mark.is_some_and(|mark| mark.is_known);
         let (class, height) = match kind(of) {
             Kind::Config => (Class::Config, None),
-            // what is said of the head tells of the one that is known
+            // a response about the head shows the known one
             Kind::Tip => (Class::Tip, mark.map(|mark| mark.seen)),
             Kind::Block(height) => {
                 let is_final = is_known && mark.is_some_and(|mark| mark.is_final(height));
@@ -390,7 +390,8 @@ impl World {
         });
     }
 
-    /// As `Fill::publish`, or a client that goes, or an answer that is for nobody.
+    /// Handles a response of the node: as `Fill::publish` does, or a client that has gone, or a
+    /// response that is not shareable.
     fn node_answers(&mut self, at: usize, which: usize, how: u8) {
         let vm = &mut self.vms[at];
         let Some(Fetch {
@@ -408,7 +409,7 @@ impl World {
             (1, Some(token)) => vm.shared.finish(token, Outcome::Alone),
             (0 | 1, None) => {}
             (2, token) => {
-                // nothing that may be kept
+                // a response that must not be stored
                 vm.calls.give_back(key);
                 if let Some(token) = token {
                     self.land(at, token, entry, generation);
@@ -458,7 +459,7 @@ impl World {
         let time = self.time();
         let answer = match &mut self.daemon {
             Some(daemon) => daemon.serve(id, message, time),
-            // as Envoy says it
+            // Envoy's local reply
             None => Some(Answer {
                 status: 503,
                 ..Answer::default()
@@ -478,7 +479,7 @@ impl World {
         }
     }
 
-    /// Hosts make the calls that are to be made, and those go on who were woken.
+    /// Sends the calls of the hosts, and resumes the woken clients.
     fn settle(&mut self) {
         let time = self.time();
         if let Some(daemon) = &mut self.daemon {
@@ -488,7 +489,7 @@ impl World {
             while {
                 self.call(at);
                 let woken = self.vms[at].queue.next();
-                woken.map(|name| self.go_on(at, name)).is_some()
+                woken.map(|name| self.resume(at, name)).is_some()
             } {}
         }
     }
@@ -501,7 +502,7 @@ impl World {
         }
     }
 
-    /// What a client asks that is called.
+    /// Sends the calls on behalf of a client.
     fn call_own(&mut self, at: usize, name: usize) {
         let vm = &self.vms[at];
         while let Some(call) = vm.calls.next_own(&vm.shared, waiter(name), self.now) {
@@ -511,7 +512,7 @@ impl World {
         }
     }
 
-    /// A client has gone, with what is asked in its name.
+    /// Ends a client, with the calls on its behalf.
     fn ends(&mut self, at: usize, name: usize) {
         let mut ids: Vec<Id> = self
             .own
@@ -528,13 +529,13 @@ impl World {
         }
     }
 
-    /// As `Exchange::after_waiting`.
-    fn go_on(&mut self, at: usize, name: usize) {
+    /// Resumes a woken client as `Exchange::after_waiting` does.
+    fn resume(&mut self, at: usize, name: usize) {
         let vm = &mut self.vms[at];
         if let Some(began) = vm.batches.remove(&name) {
             for (found, entry) in vm.calls.claim_all(waiter(name)) {
                 let of = (0..4).find(|of| key(*of) == found).unwrap();
-                self.is_right(at, of, began, &entry);
+                self.assert_valid(at, of, began, &entry);
             }
             return self.ends(at, name);
         }
@@ -549,7 +550,7 @@ impl World {
             Turn::Landed(Outcome::Answer(entry)) => {
                 let is_current = vm.calls.generation() == client.generation;
                 if is_current && entry.answers(client.mark.as_ref()) {
-                    self.is_right(at, client.key, client.began, &entry);
+                    self.assert_valid(at, client.key, client.began, &entry);
                 }
             }
             Turn::Landed(Outcome::Alone) => {}
@@ -557,8 +558,8 @@ impl World {
         self.ends(at, name);
     }
 
-    /// Whether who began then may be given that.
-    fn is_right(&mut self, at: usize, of: u8, began: u64, entry: &Entry) {
+    /// Asserts that a client whose lookup began at `began` may receive the entry.
+    fn assert_valid(&mut self, at: usize, of: u8, began: u64, entry: &Entry) {
         let bytes = Encoded::of(entry).unwrap().payload.to_vec();
         let said = String::from_utf8(bytes).unwrap();
         let mut words = said.split(' ').map(|word| word.parse::<u64>().unwrap());
@@ -566,7 +567,7 @@ impl World {
         let (by, key, fetched, head) = (word(), word(), word(), word());
         assert_eq!(key, u64::from(of));
         self.shared += 1;
-        self.of_others += usize::from(by != at as u64);
+        self.from_others += usize::from(by != at as u64);
         let since = self
             .happened
             .iter()
@@ -587,7 +588,7 @@ impl World {
         }
     }
 
-    /// All that is under way comes to its end, and nobody waits any more.
+    /// Completes all that is in flight, after which no client waits.
     pub fn end(&mut self) {
         if self.daemon.is_none() {
             self.start();
@@ -622,7 +623,7 @@ impl World {
             assert!(vm.batches.is_empty());
             assert_eq!(vm.shared.flights.count(), 0);
         }
-        // what was lost is forgotten
+        // lost messages time out
         for _ in 0..3 {
             self.act(Step::Pass(10_000));
             while !self.requests.is_empty() || !self.replies.is_empty() {

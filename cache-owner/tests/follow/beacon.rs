@@ -1,4 +1,4 @@
-//! The Beacon API.
+//! Chains followed over the Beacon API.
 
 use sszip_core::config::follow::{Api, Finality, Follow};
 
@@ -13,7 +13,7 @@ fn beacon(url: &str) -> Follow {
 }
 
 #[test]
-fn slots_are_followed_empty_ones_too() {
+fn beacon_chain_with_empty_slots_is_followed() {
     let mut node = Node::new();
     let address = node.listen();
     let owner = Owner::start(beacon(&format!("http://{address}")));
@@ -32,7 +32,7 @@ fn slots_are_followed_empty_ones_too() {
 }
 
 #[test]
-fn a_depth_ends_at_a_slot_that_has_a_block() {
+fn depth_rule_finds_the_block_below_an_empty_slot() {
     let mut node = Node::new();
     let address = node.listen();
     let mut head = beacon(&format!("http://{address}/"));
@@ -42,23 +42,23 @@ fn a_depth_ends_at_a_slot_that_has_a_block() {
 }
 
 #[test]
-fn an_event_asks_at_once() {
+fn head_event_triggers_a_poll() {
     let mut node = Node::new();
     let address = node.listen();
     let mut slow = beacon(&format!("http://{address}"));
     slow.interval = 20_000;
     let owner = Owner::start(slow);
     owner.wait_for("following", 99, Some(89));
-    let is_listening = |asked: &[String]| asked.iter().any(|path| path.contains("events"));
-    let mut asked = node.take_asked();
+    let is_listening = |requests: &[String]| requests.iter().any(|path| path.contains("events"));
+    let mut requests = node.take_requests();
     for _ in 0..500 {
-        if is_listening(&asked) {
+        if is_listening(&requests) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
-        asked.extend(node.take_asked());
+        requests.extend(node.take_requests());
     }
-    assert!(is_listening(&asked), "{asked:?}");
+    assert!(is_listening(&requests), "{requests:?}");
     let start = std::time::Instant::now();
     node.chain().extend(1, 1);
     node.announce();

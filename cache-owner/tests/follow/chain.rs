@@ -1,22 +1,22 @@
-//! The chain that a scripted node has, and what it says of it.
+//! The chain of a scripted node, and its responses.
 
 use serde_json::{json, Value};
 
-/// A block: a number, and which one.
+/// A block: its number and its branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub number: u64,
     pub branch: u8,
 }
 
-/// A chain, changed by tests.
+/// A chain that tests change.
 #[derive(Clone, Debug)]
 pub struct Chain {
     pub blocks: Vec<Block>,
     pub finalized: Option<u64>,
     pub is_syncing: bool,
     pub id: u64,
-    /// Those that left, still known by their hashes.
+    /// Removed blocks with their parents, still found by hash.
     pub orphans: Vec<(Block, Block)>,
 }
 
@@ -25,7 +25,7 @@ pub fn hash(block: Block) -> String {
 }
 
 impl Chain {
-    /// Blocks 0 to 100, of which 90 are final.
+    /// Blocks 0 to 100, where block 90 is final.
     pub fn new() -> Self {
         Self {
             blocks: (0..=100)
@@ -112,7 +112,7 @@ impl Chain {
         })
     }
 
-    /// What the Beacon API has under a path; even slots above 50 are empty.
+    /// The Beacon API's response for a path. Even slots above 50 are empty.
     pub fn page(&self, path: &str) -> Option<Value> {
         let has_block = |number: u64| number <= 50 || number % 2 == 1;
         let below = |number: u64| (0..=number).rev().find(|number| has_block(*number));

@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP and Unix sockets.
+//! Chains followed in JSON-RPC over HTTP and Unix sockets.
 
 use sszip_core::config::follow::Finality;
 
@@ -24,17 +24,17 @@ fn a_chain_is_followed_over_http() {
     node.chain().extend(2, 5);
     owner.wait_for("following", 105, Some(95));
     assert_eq!(owner.chain()["reorgs"], 1);
-    // connections are kept
+    // connections are reused
     assert!(node.script().connections < 8);
     assert_eq!(
-        owner.said(&format!("follows mainnet at http://{address}")),
+        owner.log_count(&format!("follows mainnet at http://{address}")),
         1
     );
     assert_eq!(
-        owner.said("mainnet: follows the chain: head 100, final 90"),
+        owner.log_count("mainnet: follows the chain: head 100, final 90"),
         1
     );
-    assert_eq!(owner.said("secret"), 0);
+    assert_eq!(owner.log_count("secret"), 0);
     owner.stop();
 }
 
@@ -50,11 +50,11 @@ fn a_chain_is_followed_over_a_unix_socket() {
     owner.wait_for("following", 100, Some(88));
     node.chain().extend(1, 1);
     owner.wait_for("following", 101, Some(89));
-    assert!(!node.take_asked().contains(&"finalized".to_owned()));
+    assert!(!node.take_requests().contains(&"finalized".to_owned()));
 }
 
 #[test]
-fn what_was_final_and_is_not_is_purged() {
+fn replaced_final_blocks_are_purged() {
     let mut node = Node::new();
     let address = node.listen();
     let owner = Owner::start(head(&format!("http://{address}")));
@@ -65,18 +65,18 @@ fn what_was_final_and_is_not_is_purged() {
     node.chain().finalized = Some(110);
     owner.wait_for("following", 120, Some(110));
     assert_eq!(owner.status()["generation"].as_u64().unwrap(), before + 1);
-    assert_eq!(owner.said("block 90 was final and is not any more"), 1);
-    assert_eq!(owner.said("block 0 and later are purged"), 1);
+    assert_eq!(owner.log_count("block 90 was final and is not any more"), 1);
+    assert_eq!(owner.log_count("block 0 and later are purged"), 1);
 }
 
 #[test]
-fn what_was_final_is_remembered_and_checked() {
+fn recorded_mark_and_identity_are_checked_after_a_restart() {
     let mut node = Node::new();
     let address = node.listen();
     let url = format!("http://{address}");
     let owner = Owner::start(head(&url));
     owner.wait_for("following", 100, Some(90));
-    // a mark goes to the disk with what comes later
+    // a mark is flushed together with later writes
     owner.purge(&format!(r#"{{"blocks":[1,1],"namespace":"{NAMESPACE}"}}"#));
     let store = owner.stop();
     node.chain().cut(80);
@@ -84,8 +84,8 @@ fn what_was_final_is_remembered_and_checked() {
     node.chain().finalized = Some(110);
     let owner = Owner::start_in(store, head(&url));
     owner.wait_for("following", 120, Some(110));
-    // a mark that only lay in memory may be gone, what was recorded is not
-    let broken = owner.said("block 90 was final and is not any more");
+    // a mark that was only in memory may be lost, the identity is not
+    let broken = owner.log_count("block 90 was final and is not any more");
     assert!(broken <= 1);
     let store = owner.stop();
     node.chain().id = 5;
@@ -94,7 +94,7 @@ fn what_was_final_is_remembered_and_checked() {
 }
 
 #[test]
-fn a_namespace_that_is_purged_may_have_another_chain() {
+fn purged_namespace_accepts_another_chain() {
     let mut node = Node::new();
     let address = node.listen();
     let owner = Owner::start(head(&format!("http://{address}")));
@@ -109,7 +109,7 @@ fn a_namespace_that_is_purged_may_have_another_chain() {
     owner.wait("the wrong chain", |chain| {
         chain["state"] == "wrong-chain" && chain["final"].is_null()
     });
-    assert_eq!(owner.said("another chain (chain 5"), 1);
+    assert_eq!(owner.log_count("another chain (chain 5"), 1);
     owner.purge(&format!(r#"{{"namespace":"{NAMESPACE}"}}"#));
     owner.wait_for("following", 100, Some(90));
 }

@@ -1,4 +1,4 @@
-//! The follower against nodes of every kind, well and unwell.
+//! The follower against healthy and failing nodes of every kind.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 

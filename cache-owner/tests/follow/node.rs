@@ -1,4 +1,4 @@
-//! A node that says what a test wants, over whatever it is to be reached by.
+//! A scripted node, over any transport.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,33 +26,33 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::chain::{hash, Chain};
 
-/// How it is.
+/// The behaviour of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Mood {
-    /// It says what its chain says.
+pub enum Behaviour {
+    /// The node responds with its chain.
     #[default]
-    Well,
-    /// Every call is answered with an error.
+    Healthy,
+    /// The node responds to every call with an error.
     Error,
-    /// It answers with this status, and with a page.
+    /// The node responds with this status and an HTML page.
     Page(u16),
-    /// It takes its time, for ever.
+    /// The node never responds.
     Silent,
-    /// It answers with so many bytes.
+    /// The node responds with a body of this length in bytes.
     Long(usize),
-    /// It wants the field to be there.
-    Wants(&'static str, &'static str),
+    /// The node requires this header.
+    RequiresHeader(&'static str, &'static str),
 }
 
-/// What tests change, and see.
+/// The state that tests change and read.
 #[derive(Debug, Default)]
 pub struct Script {
-    pub mood: Mood,
-    pub asked: Vec<String>,
+    pub behaviour: Behaviour,
+    pub requests: Vec<String>,
     pub connections: usize,
 }
 
-/// A node, until it is dropped.
+/// A node that runs until it is dropped.
 pub struct Node {
     runtime: Runtime,
     chain: Arc<Mutex<Chain>>,
@@ -89,16 +89,16 @@ impl Node {
         self.script.lock().unwrap()
     }
 
-    pub fn set(&self, mood: Mood) {
-        self.script().mood = mood;
+    pub fn set(&self, behaviour: Behaviour) {
+        self.script().behaviour = behaviour;
     }
 
-    /// How often that was asked, since the last time.
-    pub fn take_asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.script().asked)
+    /// Takes the methods and paths requested since the last call.
+    pub fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.script().requests)
     }
 
-    /// Serves on TCP, on the port that it had before, if any.
+    /// Listens on TCP, on the port of an earlier call, if any.
     pub fn listen(&mut self) -> SocketAddr {
         self.listen_with(None)
     }
@@ -148,17 +148,17 @@ impl Node {
         });
     }
 
-    /// Every connection ends, and none is taken.
+    /// Closes all connections, and accepts no more.
     pub fn stop(&self) {
         for task in self.running.lock().unwrap().drain(..) {
             task.abort();
         }
     }
 
-    /// Tells those who have subscribed of a head.
+    /// Notifies the subscribers of the head.
     pub fn announce(&self) {
         let head = hash(self.chain().head());
-        // nobody may listen
+        // there may be no subscriber
         let _ = self.news.send(head);
     }
 
@@ -199,7 +199,7 @@ impl Server {
                 let server = server.clone();
                 async move { Ok::<_, Infallible>(server.answer(request).await) }
             });
-            // the client may go at any time
+            // the client may close the connection at any time
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), answer)
                 .with_upgrades()
@@ -208,35 +208,35 @@ impl Server {
     }
 
     async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
-        let mood = self.script.lock().unwrap().mood.clone();
+        let behaviour = self.script.lock().unwrap().behaviour.clone();
         let page = |status: u16, body: String| {
             let mut response = Response::new(Full::from(body).boxed());
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             response
         };
-        match &mood {
-            Mood::Page(status) => {
+        match &behaviour {
+            Behaviour::Page(status) => {
                 let html = "<html><body>Bad Gateway</body></html>";
                 let mut response = page(*status, html.into());
                 let location = "http://127.0.0.1:1/".parse().unwrap();
                 response.headers_mut().insert("location", location);
                 return response;
             }
-            Mood::Silent => std::future::pending().await,
-            Mood::Long(length) => return page(200, " ".repeat(*length)),
-            Mood::Wants(name, value) => {
+            Behaviour::Silent => std::future::pending().await,
+            Behaviour::Long(length) => return page(200, " ".repeat(*length)),
+            Behaviour::RequiresHeader(name, value) => {
                 if request.headers().get(*name).is_none_or(|has| has != value) {
                     return page(401, "who are you?".into());
                 }
             }
-            Mood::Well | Mood::Error => {}
+            Behaviour::Healthy | Behaviour::Error => {}
         }
         if request.headers().contains_key("upgrade") {
             return self.upgrade(request);
         }
         if request.method() == Method::GET {
             let path = request.uri().to_string();
-            self.script.lock().unwrap().asked.push(path.clone());
+            self.script.lock().unwrap().requests.push(path.clone());
             if path.starts_with("/eth/v1/events") {
                 return self.events();
             }
@@ -254,9 +254,9 @@ impl Server {
         let request: Value = serde_json::from_slice(body).unwrap();
         let method = request["method"].as_str().unwrap();
         let mut script = self.script.lock().unwrap();
-        script.asked.push(method.to_owned());
-        let result = match script.mood {
-            Mood::Error => Err("overloaded".to_owned()),
+        script.requests.push(method.to_owned());
+        let result = match script.behaviour {
+            Behaviour::Error => Err("overloaded".to_owned()),
             _ => self.chain.lock().unwrap().call(method, &request["params"]),
         };
         let id = &request["id"];

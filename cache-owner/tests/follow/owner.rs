@@ -1,4 +1,4 @@
-//! An owner that follows a node, seen from outside.
+//! An owner that follows a node, used through its socket.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,10 +13,10 @@ use sszip_owner::open::store;
 use sszip_owner::run::Running;
 use tempfile::TempDir;
 
-/// As the protocol has "mainnet".
+/// The namespace "mainnet" in the protocol's notation.
 pub const NAMESPACE: &str = "2cc87c4f2698b452bb101cdf6d09df88";
 
-/// An owner, until it is dropped.
+/// An owner that runs until it is dropped.
 pub struct Owner {
     running: Running,
     folder: Arc<TempDir>,
@@ -39,7 +39,7 @@ impl Owner {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), head)
     }
 
-    /// With the store of another one.
+    /// Starts an owner with the store of an earlier one.
     pub fn start_in(folder: Arc<TempDir>, head: Follow) -> Self {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let log: Log = Arc::new({
@@ -56,7 +56,7 @@ impl Owner {
             lines,
         };
         for _ in 0..1_000 {
-            if owner.said("serving on") > 0 {
+            if owner.log_count("serving on") > 0 {
                 return owner;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -64,7 +64,7 @@ impl Owner {
         panic!("it does not serve: {:?}", owner.lines());
     }
 
-    /// Ends it, and gives its store.
+    /// Ends the owner, and returns its store.
     pub fn stop(self) -> Arc<TempDir> {
         Arc::clone(&self.folder)
     }
@@ -73,8 +73,8 @@ impl Owner {
         self.lines.lock().unwrap().clone()
     }
 
-    /// In how many lines of the log that stands.
-    pub fn said(&self, text: &str) -> usize {
+    /// Number of log lines that contain `text`.
+    pub fn log_count(&self, text: &str) -> usize {
         let lines = self.lines.lock().unwrap();
         lines.iter().filter(|line| line.contains(text)).count()
     }
@@ -109,7 +109,7 @@ impl Owner {
         self.status()["chains"][0].clone()
     }
 
-    /// Waits until the chain is as it should be.
+    /// Waits until the status of the chain satisfies a condition.
     pub fn wait(&self, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
         let mut chain = Value::Null;
         for _ in 0..1_500 {
@@ -128,7 +128,7 @@ impl Owner {
         });
     }
 
-    /// Waits until the last error has all of that in it.
+    /// Waits until the last error contains all parts.
     pub fn wait_for_error(&self, parts: &[&str]) {
         self.wait(&format!("{parts:?}"), |chain| {
             let error = chain["error"].as_str().unwrap_or_default();

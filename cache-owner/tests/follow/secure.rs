@@ -1,4 +1,4 @@
-//! TLS: whose certificate is believed.
+//! TLS: accepted and rejected certificates.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::node::Node;
 use super::owner::{head, Owner};
 
-/// An authority: who signs, and its certificate in a file.
+/// A certificate authority, with its certificate in a file.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -33,7 +33,7 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    /// Serves as that name.
+    /// An acceptor with a certificate for this name.
     fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -50,7 +50,7 @@ impl Authority {
 }
 
 #[test]
-fn a_certificate_of_the_named_authority_is_believed() {
+fn certificate_of_the_configured_authority_is_accepted() {
     let authority = Authority::new("one");
     let mut node = Node::new();
     let port = node
@@ -65,7 +65,7 @@ fn a_certificate_of_the_named_authority_is_believed() {
 }
 
 #[test]
-fn others_are_not() {
+fn certificates_of_other_authorities_and_names_are_rejected() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let mut node = Node::new();
     let port = node
@@ -76,7 +76,7 @@ fn others_are_not() {
         wrong.ca = Some(other.file());
         Owner::start(wrong).wait_for_error(&["invalid peer certificate", "UnknownIssuer"]);
     }
-    // those whom the system trusts have not signed it
+    // the authorities of the system have not signed it
     let system = head(&format!("https://localhost:{port}"));
     Owner::start(system).wait_for_error(&["certificate"]);
     let mut name = head(&format!("https://127.0.0.1:{port}"));
@@ -85,7 +85,7 @@ fn others_are_not() {
 }
 
 #[test]
-fn a_file_without_certificates_is_said_and_waited_for() {
+fn invalid_ca_file_is_reported_and_read_again() {
     let authority = Authority::new("one");
     let mut node = Node::new();
     let port = node

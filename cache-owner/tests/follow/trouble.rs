@@ -1,6 +1,6 @@
-//! Nodes that are not well: what is said, and that it passes.
+//! Failing nodes: the reported errors, and the recovery.
 
-use super::node::{Mood, Node};
+use super::node::{Behaviour, Node};
 use super::owner::{head, Owner};
 
 fn followed() -> (Node, Owner) {
@@ -12,45 +12,51 @@ fn followed() -> (Node, Owner) {
 }
 
 #[test]
-fn every_trouble_has_its_words_and_passes() {
+fn node_errors_are_reported_until_the_node_recovers() {
     let (node, owner) = followed();
-    for (mood, words) in [
-        (Mood::Error, &["error -32000: overloaded"][..]),
-        (Mood::Page(502), &["HTTP 502"]),
-        (Mood::Page(301), &["HTTP 301", "redirects are not followed"]),
-        (Mood::Page(200), &["can't be read", "<html>"]),
-        (Mood::Long(9 << 20), &["an answer of more than"]),
-        (Mood::Silent, &["no answer within 2000 ms"]),
-        (Mood::Wants("authorization", "x"), &["HTTP 401"]),
+    for (behaviour, words) in [
+        (Behaviour::Error, &["error -32000: overloaded"][..]),
+        (Behaviour::Page(502), &["HTTP 502"]),
+        (
+            Behaviour::Page(301),
+            &["HTTP 301", "redirects are not followed"],
+        ),
+        (Behaviour::Page(200), &["can't be read", "<html>"]),
+        (Behaviour::Long(9 << 20), &["an answer of more than"]),
+        (Behaviour::Silent, &["no answer within 2000 ms"]),
+        (
+            Behaviour::RequiresHeader("authorization", "x"),
+            &["HTTP 401"],
+        ),
     ] {
-        node.set(mood);
+        node.set(behaviour);
         owner.wait_for_error(words);
-        node.set(Mood::Well);
+        node.set(Behaviour::Healthy);
         owner.wait("no trouble", |chain| chain["error"].is_null());
     }
-    // none of it took long
-    assert_eq!(owner.said("cannot follow the node"), 0);
+    // no failure lasted long
+    assert_eq!(owner.log_count("cannot follow the node"), 0);
     owner.wait_for("following", 100, Some(90));
 }
 
 #[test]
-fn a_node_that_is_down_for_long_makes_nothing_final() {
+fn finality_is_unknown_while_the_node_is_unreachable() {
     let (mut node, owner) = followed();
     node.stop();
     owner.wait("unreachable", |chain| {
         chain["state"] == "unreachable" && chain["final"].is_null()
     });
-    assert_eq!(owner.said("cannot follow the node: "), 1);
+    assert_eq!(owner.log_count("cannot follow the node: "), 1);
     node.chain().cut(98);
     node.chain().extend(2, 5);
     node.listen();
     owner.wait_for("following", 103, Some(90));
-    assert_eq!(owner.said("cannot follow the node: "), 1);
-    assert_eq!(owner.said("follows the chain"), 2);
+    assert_eq!(owner.log_count("cannot follow the node: "), 1);
+    assert_eq!(owner.log_count("follows the chain"), 2);
 }
 
 #[test]
-fn a_node_that_is_not_there_yet_is_waited_for() {
+fn node_that_starts_after_the_owner_is_followed() {
     let mut node = Node::new();
     let address = node.listen();
     node.stop();
@@ -61,7 +67,7 @@ fn a_node_that_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn nothing_is_final_that_may_not_be() {
+fn finality_is_unknown_while_the_node_syncs_lags_or_cannot_report_it() {
     let (node, owner) = followed();
     node.chain().is_syncing = true;
     owner.wait_for("syncing", 100, None);
@@ -76,19 +82,19 @@ fn nothing_is_final_that_may_not_be() {
     owner.wait_for("following", 100, Some(90));
     node.chain().cut(98);
     owner.wait_for("lagging", 100, None);
-    // it lasts
+    // the lower head lasts
     owner.wait_for("following", 98, Some(90));
 }
 
 #[test]
-fn fields_are_sent_and_never_said() {
+fn configured_headers_are_sent_and_never_logged() {
     let mut node = Node::new();
     let address = node.listen();
-    node.set(Mood::Wants("authorization", "Bearer secret"));
+    node.set(Behaviour::RequiresHeader("authorization", "Bearer secret"));
     let mut wanted = head(&format!("http://{address}"));
     wanted.headers = vec![("Authorization".into(), "Bearer secret".into())];
     assert!(!format!("{wanted:?}").contains("secret"));
     let owner = Owner::start(wanted);
     owner.wait_for("following", 100, Some(90));
-    assert_eq!(owner.said("secret"), 0);
+    assert_eq!(owner.log_count("secret"), 0);
 }

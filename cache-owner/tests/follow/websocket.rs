@@ -1,4 +1,4 @@
-//! JSON-RPC over a WebSocket.
+//! Chains followed in JSON-RPC over a WebSocket.
 
 use super::node::Node;
 use super::owner::{head, Owner};
@@ -7,22 +7,25 @@ use super::owner::{head, Owner};
 fn a_chain_is_followed_over_a_websocket() {
     let mut node = Node::new();
     let address = node.listen();
-    // news, not the interval, is why it is asked
+    // polls are triggered by notifications, not by the interval
     let mut slow = head(&format!("ws://{address}/ws"));
     slow.interval = 400_000;
     let owner = Owner::start(slow);
     owner.wait_for("following", 100, Some(90));
     assert_eq!(node.script().connections, 1);
-    let asked = node.take_asked();
-    assert!(asked.contains(&"eth_subscribe".to_owned()), "{asked:?}");
+    let requests = node.take_requests();
+    assert!(
+        requests.contains(&"eth_subscribe".to_owned()),
+        "{requests:?}"
+    );
 }
 
 #[test]
-fn a_notification_asks_at_once() {
+fn notification_triggers_a_poll() {
     let mut node = Node::new();
     let address = node.listen();
     let mut slow = head(&format!("ws://{address}"));
-    // an eighth of it is waited for
+    // polls are at least an eighth of it apart
     slow.interval = 20_000;
     let owner = Owner::start(slow);
     owner.wait_for("following", 100, Some(90));
@@ -34,7 +37,7 @@ fn a_notification_asks_at_once() {
 }
 
 #[test]
-fn a_connection_that_ends_is_made_again() {
+fn closed_connection_is_opened_again() {
     let mut node = Node::new();
     let address = node.listen();
     let owner = Owner::start(head(&format!("ws://{address}")));
