@@ -76,7 +76,7 @@ const CHAIN_STATE: HeaderName = HeaderName::from_static("sszip-chain-state");
 const LEASE: HeaderName = HeaderName::from_static("sszip-lease");
 
 /// Sets the headers of every response of an owner: the newest purge that it knows, and the state
-/// of a chain if the request names one. `told` is `None` if the chain is not followed.
+/// of a chain if the request names one. A chain that is not followed has no state.
 pub fn say(fields: &mut HeaderMap, generation: u64, chain: Option<(About, Option<(u64, State)>)>) {
     fields
         .entry(GENERATION)

@@ -1,34 +1,34 @@
-//! What may be asked.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sszip_core::ssz::{Fork, Form, Preset};
 
-/// Makes SSZ of an Ethereum API's JSON, and JSON of SSZ; checks it, and takes
-/// its root. Exits with 1 if the data is bad, with 2 if the usage is.
+/// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root. Exits
+/// with 1 if the data is invalid, with 2 if the usage is.
 #[derive(Debug, Parser)]
 #[command(name = "sszip", version)]
 pub struct Arguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What is done.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make SSZ of JSON: of a value, or of an API's answer with one
+    /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]
         what: What,
         #[command(flatten)]
         files: Files,
-        /// Whether the input is the value itself, or an answer with it
+        /// Whether the input is the value itself, or a response with it
         #[arg(long, value_enum, default_value_t = JsonForm::Auto)]
         form: JsonForm,
     },
-    /// Make JSON of SSZ
+    /// Convert SSZ to JSON
     Ssz2json {
         #[command(flatten)]
         what: What,
@@ -40,12 +40,12 @@ pub enum Command {
         /// Write {"version": FORK, "data": ...}, as the Beacon API does
         #[arg(long)]
         envelope: bool,
-        /// Give a witness in RLP a fourth list, of no keys: geth from v1.16.4 on
-        /// reads no other
+        /// Write a witness in RLP with a fourth list, of no keys: geth from v1.16.4 on
+        /// requires it
         #[arg(long)]
         rlp_keys: bool,
     },
-    /// Check that SSZ is a value of its type, by each rule
+    /// Check that SSZ is a valid value of its type
     Check {
         #[command(flatten)]
         what: What,
@@ -58,88 +58,88 @@ pub enum Command {
         what: What,
         #[command(flatten)]
         input: InputFile,
-        /// Only of this part of the value: message
+        /// Only the root of this part of the value: message
         #[arg(long, value_name = "PATH")]
         select: Option<String>,
     },
-    /// List the types that are known, or what one is made of
+    /// List the known types, or the fields of one
     Types {
-        /// Of which fork [default: the newest]
+        /// The fork [default: the newest]
         #[arg(long, value_parser = fork)]
         fork: Option<Fork>,
-        /// Of which preset
+        /// The preset
         #[arg(long, value_parser = preset, default_value = "mainnet")]
         preset: Preset,
-        /// Only this one, with its fields
+        /// Only this type, with its fields
         #[arg(value_name = "TYPE")]
         name: Option<String>,
     },
 }
 
-/// Which type.
+/// The type of the input.
 #[derive(Debug, Args)]
 pub struct What {
-    /// As the specs call it: SignedBeaconBlock, ExecutionWitness; or as they
-    /// write it: "List[Withdrawal, 16]"; or LightClientUpdates, which are what
-    /// light_client/updates answers
+    /// Name in the specs: SignedBeaconBlock, ExecutionWitness; or an expression of the
+    /// specs: "List[Withdrawal, 16]"; or LightClientUpdates, the response of
+    /// light_client/updates
     #[arg(long = "type", value_name = "TYPE")]
     pub name: String,
-    /// Of which fork [default: what the answer's "version" says; any, if all
-    /// forks have the same]
+    /// The fork [default: the response's "version"; any, if the type is the same in all
+    /// forks]
     #[arg(long, value_parser = fork)]
     pub fork: Option<Fork>,
-    /// Of which preset
+    /// The preset
     #[arg(long, value_parser = preset, default_value = "mainnet")]
     pub preset: Preset,
-    /// Another value for one of its constants: MAX_WITNESS_HEADERS=512
+    /// Another value for a constant of the type: MAX_WITNESS_HEADERS=512
     #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = limit)]
     pub limits: Vec<(String, u64)>,
-    /// Whose LightClientUpdates
+    /// The network of LightClientUpdates
     #[arg(long, value_enum)]
     pub network: Option<Network>,
-    /// How LightClientUpdates of another network say their fork:
+    /// The fork digest of a fork, for LightClientUpdates of another network:
     /// electra=0xad532ceb
     #[arg(long = "fork-digest", value_name = "FORK=DIGEST", value_parser = fork_digest)]
     pub fork_digests: Vec<(Fork, [u8; 4])>,
 }
 
-/// A network.
+/// A network with known fork digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Network {
-    /// Ethereum's, from altair to fulu with at most 21 blobs: --fork-digest names
-    /// what comes after
+    /// Ethereum mainnet, from altair to fulu with at most 21 blobs; later forks need
+    /// --fork-digest
     Mainnet,
 }
 
-/// From where, and to where.
+/// The input and the output.
 #[derive(Debug, Args)]
 pub struct Files {
-    /// The input; -: what comes in [default: -]
+    /// The input file, or - for standard input [default: -]
     #[arg(value_name = "IN")]
     pub input: Option<PathBuf>,
-    /// The output, which takes the place of what is there once it is whole; -:
-    /// what goes out [default: -]
+    /// The output file, which is replaced once the output is complete, or - for standard
+    /// output [default: -]
     #[arg(value_name = "OUT")]
     pub output: Option<PathBuf>,
 }
 
-/// From where.
+/// The input.
 #[derive(Debug, Args)]
 pub struct InputFile {
-    /// The input; -: what comes in [default: -]
+    /// The input file, or - for standard input [default: -]
     #[arg(value_name = "IN")]
     pub input: Option<PathBuf>,
 }
 
-/// What a JSON input is.
+/// The form of a JSON input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum JsonForm {
-    /// The value, if its first name is one of the type's fields; otherwise an
-    /// answer
+    /// The value, if its first name is one of the type's fields; otherwise a
+    /// response
     Auto,
     /// The value itself
     Value,
-    /// An object that has it as "data" or "result"
+    /// An object with the value as "data" or "result"
     Answer,
 }
 

@@ -1,6 +1,5 @@
-//! Whether there was an output when the program began. Rust opens /dev/null for
-//! what is closed before `main` does anything, and writing to that succeeds:
-//! the question is asked before it.
+//! Whether standard output was closed when the program started. Rust opens /dev/null in place of a
+//! closed descriptor before `main` runs, and writes to that succeed; so the check runs before it.
 
 #![allow(unsafe_code)] // before main there is no other way
 
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// What was started had no standard output.
+/// Whether the program was started without a standard output.
 pub fn was_stdout_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! What an input is that is not what it should be.
+//! Hints about an input that is not what the command expects.
 
 use serde_json::Value;
 use sszip_core::ssz::{check, version, Error, Fork, Form, Preset, Problem, ToSsz};
@@ -6,10 +6,10 @@ use sszip_core::ssz::{check, version, Error, Fork, Form, Preset, Problem, ToSsz}
 use crate::args::What;
 use crate::input::Pieces;
 
-/// Of a node's text, so much is shown. Characters.
+/// Maximum number of characters of a node's error message that are shown.
 const SHOWN: usize = 1000;
 
-/// Of what was to be JSON.
+/// The error message for an input that should be JSON.
 pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> String {
     let (json, is_whole) = pieces.kept();
     if let Some(nature) = nature(json) {
@@ -39,7 +39,7 @@ pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> Stri
             return format!("the answer's version is {version:?}, not {fork}");
         }
     }
-    // what an old fork has no field for is left out there
+    // older forks omit the fields that they do not have
     let read = |fork, preset| {
         let (schema, ty) = what.of(fork, preset).ok()?;
         let mut reader = ToSsz::new(&schema, ty, form);
@@ -49,7 +49,7 @@ pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> Stri
     format!("{error}{}", others(what, read))
 }
 
-/// Of what was to be SSZ.
+/// The error message for an input that should be SSZ.
 pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
     if let Some(nature) = nature(ssz) {
         return format!("{error}; it is {nature}");
@@ -65,14 +65,14 @@ pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
         let (schema, ty) = what.of(fork, preset).ok()?;
         check(&schema, ty, ssz).ok()
     };
-    // then it is the path that is wrong
+    // then the path is wrong
     if what.fork.and_then(|fork| read(fork, what.preset)).is_some() {
         return error.to_string();
     }
     format!("{error}{}", others(what, read))
 }
 
-/// Of what was to be a JSON array; `None`: there is nothing to add.
+/// The error message for an input that should be a JSON array, or `None` if there is no hint.
 pub fn no_array(json: &[u8]) -> Option<String> {
     if let Some(nature) = nature(json) {
         return Some(format!("no array: it is {nature}"));
@@ -81,7 +81,7 @@ pub fn no_array(json: &[u8]) -> Option<String> {
     Some(format!("the node's answer is an error: {text}"))
 }
 
-/// What is neither JSON nor SSZ.
+/// Describes an input that is neither JSON nor SSZ.
 pub fn nature(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [] => "empty",
@@ -97,8 +97,8 @@ pub fn nature(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// What a node says instead of an answer: the Beacon API's `{"code", "message"}`
-/// or JSON-RPC's `{"error": {"code", "message"}}`.
+/// The error message in a node's response: the Beacon API's `{"code", "message"}`, or JSON-RPC's
+/// `{"error": {"code", "message"}}`.
 fn node_error(json: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(json).ok()?;
     let error = match answer.get("error") {
@@ -119,8 +119,8 @@ fn node_error(json: &[u8]) -> Option<String> {
     Some(text.chars().take(SHOWN).map(shown).collect())
 }
 
-/// The forks of which it is a value, or the presets: the newest, and others to
-/// which it is the same.
+/// A hint with the forks, or else the presets, that have the input as a value: the newest one, and
+/// others with the same result.
 fn others<T: PartialEq>(what: &What, read: impl Fn(Fork, Preset) -> Option<T>) -> String {
     let Some(named) = what.fork else {
         return String::new();

@@ -1,4 +1,4 @@
-//! Reading the input, and showing how far it has come.
+//! Reading of the input, and the progress bar.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -8,13 +8,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 
-/// So much is read at a time. Bytes.
+/// Number of bytes read at a time.
 pub const PIECE: usize = 1 << 16;
 
-/// How far it has come is shown for larger inputs. Bytes.
+/// Number of bytes from which on the progress is shown.
 const LARGE: u64 = 16 << 20;
 
-/// So much of it is kept, to tell what it is if it is wrong. Bytes.
+/// Maximum number of bytes from the start of the input that are kept, to describe an invalid one.
 const KEPT: usize = 4 << 20;
 
 /// The input in pieces.
@@ -29,7 +29,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Of a file, or of what comes in: `-` is that, too.
+    /// The pieces of a file, or of standard input if `path` is `-` or absent.
     pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
         let path = path.filter(|path| *path != Path::new("-"));
         let name = path.map_or("the input".into(), |path| path.display().to_string());
@@ -54,7 +54,7 @@ impl Pieces {
         })
     }
 
-    /// The next one; `None`: that was all.
+    /// The next piece, or `None` at the end.
     pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         loop {
             match self.from.read(&mut self.room) {
@@ -80,13 +80,13 @@ impl Pieces {
         }
     }
 
-    /// Keeps what it begins with, for [`kept`](Self::kept).
+    /// Keeps the start of the input for [`kept`](Self::kept).
     pub fn keep(mut self) -> Self {
         self.is_kept = true;
         self
     }
 
-    /// What it begins with, and whether that is all of it. It is read on.
+    /// The start of the input, and whether that is all of it. Reads on if needed.
     pub fn kept(&mut self) -> (&[u8], bool) {
         while self.read <= KEPT as u64 {
             match self.next() {
@@ -99,7 +99,7 @@ impl Pieces {
     }
 
     fn show(&mut self) {
-        // what comes in may become large
+        // the length of standard input is not known in advance
         if self.progress.is_none() && self.read >= LARGE && self.read < LARGE + PIECE as u64 {
             self.progress = io::stderr().is_terminal().then(spinner);
         }
@@ -109,7 +109,7 @@ impl Pieces {
     }
 }
 
-/// All of it.
+/// Reads the whole input.
 pub fn whole(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
     let mut pieces = Pieces::of(path)?;
     let mut all = Vec::new();

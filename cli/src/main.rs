@@ -19,13 +19,13 @@ use crate::args::{Arguments, Command};
 use crate::input::{Pieces, PIECE};
 use crate::output::Output;
 
-/// Why nothing came of it.
+/// The reason why the command stops.
 enum Failure {
-    /// Of the data, or of the files: 1.
+    /// An error in the data or the files; exit code 1.
     Data(String),
-    /// Of the arguments: 2.
+    /// An error in the arguments; exit code 2.
     Usage(String),
-    /// Whoever read the output has had enough.
+    /// The reader of the output has closed it.
     Pipe,
 }
 

@@ -1,7 +1,7 @@
-//! Where the output goes.
+//! Writing of the output.
 //!
-//! A file is written beside the one that is wanted and takes its place at the
-//! end: what was there stays as it was if anything fails.
+//! A file is written under a temporary name in the same directory and renamed at the end: an
+//! existing file does not change if anything fails.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use crate::{closed, Failure};
 
-/// The output.
+/// The output of a command.
 pub struct Output {
     to: BufWriter<Box<dyn Write>>,
     name: String,
     beside: Option<Beside>,
 }
 
-/// A file that is to take another's place. It is removed if it doesn't.
+/// A file that will replace another one. It is removed if it does not.
 struct Beside {
     file: File,
     path: PathBuf,
@@ -24,7 +24,7 @@ struct Beside {
 }
 
 impl Output {
-    /// To a file, or to what goes out: `-` is that, too.
+    /// The output to a file, or to standard output if `path` is `-` or absent.
     pub fn to(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if closed::was_stdout_closed() {
@@ -46,13 +46,13 @@ impl Output {
         })
     }
 
-    /// Writes on.
+    /// Writes bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = self.to.write_all(bytes);
         written.map_err(|error| self.failure(&error))
     }
 
-    /// That was all.
+    /// Completes the output.
     pub fn end(mut self) -> Result<(), Failure> {
         let mut written = self.to.flush();
         if let Some(beside) = &self.beside {
@@ -71,11 +71,11 @@ impl Output {
 
 fn open(path: &Path) -> io::Result<(File, Option<Beside>)> {
     let place = match fs::metadata(path) {
-        // a pipe or a device is written as it is
+        // a pipe or a device is written in place
         Ok(there) if !there.is_file() => {
             return Ok((OpenOptions::new().write(true).open(path)?, None));
         }
-        // not the link, but what it leads to
+        // the target of a link, not the link
         Ok(_) => fs::canonicalize(path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
         Err(error) => return Err(error),
@@ -89,7 +89,7 @@ impl Beside {
         let Some(name) = place.file_name() else {
             return Err(io::ErrorKind::IsADirectory.into());
         };
-        // it may be read only
+        // it may be read-only
         if place.exists() {
             OpenOptions::new().append(true).open(&place)?;
         }
@@ -111,7 +111,7 @@ impl Beside {
         if let Ok(there) = fs::metadata(&self.place) {
             self.file.set_permissions(there.permissions())?;
         }
-        // some file systems say only now that there is no room
+        // some file systems report only now that there is no space
         self.file.sync_all()?;
         fs::rename(&self.path, &self.place)
     }
@@ -119,7 +119,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // it is not there any more if it took its place
+        // the path does not exist after the rename
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! JSON to SSZ.
+//! Conversion of JSON to SSZ.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::explain;
 use crate::input::Pieces;
 use crate::Failure;
 
-/// Why there is no SSZ.
+/// The reason why a conversion fails.
 pub enum No {
-    /// The text is no such value.
+    /// The text is no value of the type.
     Value(Error),
     Failure(Failure),
 }
@@ -38,7 +38,7 @@ impl fmt::Display for No {
     }
 }
 
-/// The SSZ of a value, or of an answer's.
+/// Converts a value, or a response with a value.
 pub fn to_ssz(what: &What, mut pieces: Pieces, form: Form) -> Result<Vec<u8>, Failure> {
     let is_known = what.fork.is_some() || Schema::is_of_every_fork(&what.name);
     let read = match is_known {
@@ -83,8 +83,9 @@ fn known(
     Ok(reader.end()?)
 }
 
-/// Of the fork that the answer names. Before the value, if it is to be read as
-/// it comes; Lodestar names it after it, and the text is held until then.
+/// Converts a value of the fork that the response names. A version before the value lets it be
+/// converted as it streams; Lodestar sends the version after it, and the text is buffered until
+/// then.
 fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
     let mut reader = ToSsz::by_version(what.preset, what.known()?);
     let mut held = Vec::new();
@@ -107,7 +108,7 @@ fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
     Ok(reader.end()?)
 }
 
-/// Of the fork that the answer names anywhere, which is told.
+/// Converts a value of the fork that the response names anywhere, and returns the fork too.
 pub fn by_late_version(preset: Preset, name: &str, json: &[u8]) -> Result<(Fork, Vec<u8>), No> {
     let wrong = |why: String| No::from(Failure::Data(why));
     let Some(version) = version(json)? else {

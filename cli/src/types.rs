@@ -1,4 +1,4 @@
-//! Listing the types.
+//! The list of types.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use sszip_core::ssz::{Fork, Preset, Schema};
 
 use crate::what::meant;
 
-/// Each name with how long its values are; or the fields of one.
+/// Lists the types with their sizes, or the fields of one.
 pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
     let schema = Schema::of(fork, preset);
     let Some(name) = name else {
@@ -28,7 +28,7 @@ pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, St
     if let Kind::Container(container) = &ty.kind {
         for field in &container.fields {
             let of = &schema.get(field.ty).name;
-            // a string can always be written to
+            // a write to a String does not fail
             let _ = writeln!(text, "    {}: {of}", field.json_name);
         }
     }

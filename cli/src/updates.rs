@@ -1,7 +1,7 @@
-//! `light_client/updates`: no value of SSZ, but updates one after the other
-//! (beacon-APIs), each of its own fork. JSON has `[{"version", "data"}, ...]`,
-//! and octets have for each its length, four bytes that say of which fork it is
-//! (`ForkDigest`), and the update. The length is a `uint64` and counts the digest.
+//! `light_client/updates`: no value of SSZ, but a sequence of updates (beacon-APIs), each of its
+//! own fork. In JSON it is `[{"version", "data"}, ...]`. In octets each update has its length, four
+//! bytes that identify its fork (`ForkDigest`), and its SSZ. The length is a `uint64` and includes
+//! the digest.
 
 use std::ops::Range;
 
@@ -15,17 +15,16 @@ use crate::output::Output;
 use crate::to_ssz::by_late_version;
 use crate::Failure;
 
-/// What they are called here.
+/// The name of the sequence on the command line.
 const NAME: &str = "LightClientUpdates";
-/// What each of them is.
+/// The type of an update.
 const UPDATE: &str = "LightClientUpdate";
 
 const LENGTH: usize = 8;
 const DIGEST: usize = 4;
 
-/// Mainnet's digests, and since which epoch they are (`compute_fork_digest` of
-/// consensus-specs v1.7.0-alpha.13; from fulu on there is another for each change
-/// of the blobs' limit).
+/// Mainnet's fork digests, and their first epochs (`compute_fork_digest` of consensus-specs
+/// v1.7.0-alpha.13; from fulu on each change of the blob limit has another one).
 const MAINNET: [(u64, Fork, [u8; DIGEST]); 8] = [
     (74_240, Fork::Altair, [0xaf, 0xca, 0xab, 0xa0]),
     (144_896, Fork::Bellatrix, [0x4a, 0x26, 0xc5, 0x8b]),
@@ -38,10 +37,10 @@ const MAINNET: [(u64, Fork, [u8; DIGEST]); 8] = [
 ];
 const SLOTS_PER_EPOCH: u64 = 32;
 
-/// Whether it is they that are meant.
+/// Whether the arguments name [`NAME`].
 ///
 /// # Errors
-/// The arguments are wrong for what is meant.
+/// The other arguments do not fit the type.
 pub fn are_meant(what: &What) -> Result<bool, Failure> {
     if what.name == NAME {
         return Digests::of(what).map(|_| true);
@@ -55,7 +54,7 @@ pub fn are_meant(what: &What) -> Result<bool, Failure> {
     }
 }
 
-/// Octets of JSON.
+/// Converts JSON to octets.
 pub fn to_ssz(what: &What, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
     let digests = Digests::of(what)?;
     let mut json = Vec::new();
@@ -87,7 +86,7 @@ pub fn to_ssz(what: &What, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
     Ok(octets)
 }
 
-/// JSON of octets, of all of them or of a part.
+/// Converts octets to JSON: all updates, or a part.
 pub fn to_json(
     what: &What,
     octets: &[u8],
@@ -116,12 +115,12 @@ pub fn to_json(
     output.end()
 }
 
-/// Whether octets are such updates.
+/// Checks that octets are valid updates.
 pub fn check_all(what: &What, octets: &[u8]) -> Result<(), Failure> {
     Update::all(what, octets).map(|_| ())
 }
 
-/// The root of a part: there is none of the whole.
+/// The root of a part: the sequence itself has none.
 pub fn root(
     what: &What,
     path: &str,
@@ -137,10 +136,10 @@ pub fn root(
     hash_tree_root(update.schema, ty, part).map_err(|error| update.wrong(&error))
 }
 
-/// One of them.
+/// One update of the sequence.
 struct Update<'o> {
     n: usize,
-    /// Where it begins.
+    /// Offset of its SSZ.
     at: usize,
     fork: Fork,
     schema: &'static Schema,
@@ -201,7 +200,7 @@ impl<'o> Update<'o> {
         Ok(all)
     }
 
-    /// The part that a path leads to: `[0].attested_header`.
+    /// The part at a path: `[0].attested_header`.
     fn part<'u>(all: &'u [Self], path: &str) -> Result<(&'u Self, TypeId, &'o [u8]), Failure> {
         let index = path.strip_prefix('[').and_then(|path| path.split_once(']'));
         let number = index.and_then(|(number, _)| number.parse::<usize>().ok());
@@ -243,7 +242,7 @@ impl<'o> Update<'o> {
     }
 }
 
-/// Which digest stands for which fork.
+/// The table of fork digests and forks.
 struct Digests<'w> {
     what: &'w What,
 }
@@ -266,7 +265,7 @@ impl<'w> Digests<'w> {
         Ok(Self { what })
     }
 
-    /// The digests that are named, and the network's others.
+    /// The digests on the command line, then the network's.
     fn all(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST])> + '_ {
         let named = self.what.fork_digests.iter().copied();
         let network = self
@@ -287,7 +286,7 @@ impl<'w> Digests<'w> {
         })
     }
 
-    /// The digest of an update: that of the epoch of its attested header.
+    /// The digest of an update, by the epoch of its attested header.
     fn of_update(&self, preset: Preset, fork: Fork, ssz: &[u8]) -> Result<[u8; DIGEST], String> {
         let mut named = self.what.fork_digests.iter().filter(|(of, _)| *of == fork);
         match (named.next(), named.next()) {

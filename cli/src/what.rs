@@ -1,4 +1,4 @@
-//! Which type is meant.
+//! The type that the arguments name.
 
 use sszip_core::ssz::schema::BadSchema;
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
@@ -6,7 +6,7 @@ use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 use crate::args::What;
 use crate::Failure;
 
-/// What types are written with, besides names of types and of constants.
+/// Words in type expressions other than names of types and constants.
 const WORDS: [&str; 13] = [
     "Bitlist",
     "Bitvector",
@@ -24,7 +24,7 @@ const WORDS: [&str; 13] = [
 ];
 
 impl What {
-    /// The type, and the fork that was named.
+    /// The type, and the fork that the arguments name.
     pub fn resolve(&self) -> Result<(Schema, TypeId, Option<Fork>), Failure> {
         let fork = match self.fork {
             Some(fork) => fork,
@@ -39,7 +39,7 @@ impl What {
         Ok((schema, ty, self.fork))
     }
 
-    /// The type of another fork or preset.
+    /// The type in another fork or preset.
     pub fn of(&self, fork: Fork, preset: Preset) -> Result<(Schema, TypeId), BadSchema> {
         let limits: Vec<(&str, u64)> = self
             .limits
@@ -51,7 +51,7 @@ impl What {
         Ok((schema, ty))
     }
 
-    /// The type's name, if there is such a type in some fork.
+    /// The name of the type, if some fork has it.
     pub fn known(&self) -> Result<&str, Failure> {
         let name = self.name.as_str();
         if have(name, self.preset).next().is_some() {
@@ -72,8 +72,7 @@ impl What {
     }
 }
 
-/// What else may be meant by a type, of which a name is not known; nothing if
-/// each is.
+/// A hint for a type with an unknown name; empty if all names are known.
 pub fn meant(text: &str, fork: Option<Fork>, preset: Preset) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let names = text.split(|c| !is_word(c)).filter(|word| {
@@ -105,13 +104,13 @@ pub fn meant(text: &str, fork: Option<Fork>, preset: Preset) -> String {
     String::new()
 }
 
-/// The forks that have a type of that name.
+/// The forks that have a type with this name.
 fn have(name: &str, preset: Preset) -> impl Iterator<Item = Fork> + '_ {
     let forks = Fork::ALL.iter().copied();
     forks.filter(move |fork| Schema::of(*fork, preset).find(name).is_some())
 }
 
-/// The one that is spelt almost so.
+/// The known name with the smallest distance, if that is small enough.
 fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let lower = name.to_ascii_lowercase();
     let known = known.map(|known| (distance(&lower, &known.to_ascii_lowercase()), known));
@@ -119,7 +118,7 @@ fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n s
     (distance <= 1 + name.len() / 4).then_some(known)
 }
 
-/// How many letters must be changed, added or left out (Levenshtein's).
+/// Number of letters to change, add or remove (Levenshtein distance).
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (n, a) in (1..).zip(one.bytes()) {

@@ -81,7 +81,7 @@ impl Node {
     /// Queries the number of the block of a transaction. Returns `None` if it is in no block, or if
     /// the protocol of this node has no transactions.
     ///
-    /// The errors of a query.
+    /// # Errors
     /// The errors of [`ask`](Self::ask).
     pub async fn place_of(&self, transaction: &Hash) -> Result<Option<u64>, String> {
         let body = match self {

@@ -1,9 +1,9 @@
-//! How it ends, and what it says.
+//! Exit codes and error messages.
 
 use crate::support::{checkpoint, right, update, with, wrong, CHECKPOINT, OPTIMISTIC};
 
 #[test]
-fn bad_data_is_1_and_bad_usage_is_2() {
+fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
     let short = &checkpoint()[..39];
     let data: [(Vec<&str>, &[u8], &str); 6] = [
         (
@@ -84,13 +84,13 @@ fn bad_data_is_1_and_bad_usage_is_2() {
 }
 
 #[test]
-fn what_it_is_instead_is_told() {
+fn error_describes_the_input_that_was_found() {
     let said = |arguments: &[&str], input: &[u8]| {
         let (code, said) = wrong(arguments, input);
         assert_eq!(code, 1, "{said}");
         said.trim_end().to_owned()
     };
-    // what nodes say instead of an answer
+    // errors that nodes send in place of a response
     for free in [
         &["json2ssz", "--type", "SignedBeaconBlock"][..],
         &with("json2ssz", &[]),
@@ -113,7 +113,7 @@ fn what_it_is_instead_is_told() {
             assert_eq!(said(free, json.as_bytes()), expected);
         }
     }
-    // what is neither
+    // inputs that are neither JSON nor SSZ
     for (input, why) in [
         (&b"\x1f\x8b\x08\0"[..], "; it is gzip: gunzip it first"),
         (
@@ -157,7 +157,7 @@ fn what_it_is_instead_is_told() {
         late,
         "sszip: the answer's version is \"bellatrix\", not deneb"
     );
-    // older forks read what newer ones have added, too, and leave it out
+    // older forks read the fields that newer ones have added, too, and omit them
     let request = |more: &str| {
         let zeros = "0".repeat(96);
         format!(
@@ -198,7 +198,7 @@ fn what_it_is_instead_is_told() {
         path.ends_with("LightClientOptimisticUpdate has no field \"slot\""),
         "{path}"
     );
-    // a value that begins as no value does
+    // a value whose first name is no field of its type
     let more = CHECKPOINT.replace('{', "{\"more\":1,");
     let hint = said(&with("json2ssz", &[]), more.as_bytes());
     assert!(
@@ -210,7 +210,7 @@ fn what_it_is_instead_is_told() {
 }
 
 #[test]
-fn a_misspelt_type_is_guessed() {
+fn misspelt_type_is_answered_with_a_suggestion() {
     for (arguments, why) in [
         (
             &["check", "--fork", "electra", "--type", "BeconState"][..],

@@ -1,4 +1,4 @@
-//! Where input comes from, and where output goes.
+//! Input and output files.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support::{checkpoint, right, with, wrong, CHECKPOINT, TYPE};
 
 #[test]
-fn files() {
+fn files_are_read_and_written_and_kept_on_failure() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("in.json"), CHECKPOINT).unwrap();
@@ -24,7 +24,7 @@ fn files() {
         std::fs::read_to_string(path("out.json")).unwrap(),
         format!("{CHECKPOINT}\n")
     );
-    // what fails leaves nothing behind, and what was there as it was
+    // a failure leaves no new file behind, and an existing one unchanged
     std::fs::write(path("bad.json"), "{}").unwrap();
     for command in ["json2ssz", "ssz2json"] {
         wrong(&with(command, &[&path("bad.json"), &path("new")]), b"");
@@ -34,7 +34,7 @@ fn files() {
     }
 }
 
-/// Runs it by a shell, which can take away what it stands on.
+/// Runs the command in a shell, which can limit its resources.
 fn shell(script: &str, folder: &Path) -> Output {
     Command::new("sh")
         .args(["-c", script, "sh", env!("CARGO_BIN_EXE_sszip")])
@@ -43,9 +43,9 @@ fn shell(script: &str, folder: &Path) -> Output {
         .unwrap()
 }
 
-/// A disk that is full, or a process that is killed while it writes.
+/// The disk is full, or the process is killed while it writes.
 #[test]
-fn a_file_is_written_whole_or_not_at_all() {
+fn output_file_is_written_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let ssz = checkpoint().repeat(100_000);
     std::fs::write(folder.path().join("in.ssz"), ssz).unwrap();
@@ -80,7 +80,7 @@ fn a_file_is_written_whole_or_not_at_all() {
 
 #[cfg(unix)]
 #[test]
-fn what_a_file_was_it_stays() {
+fn replaced_file_keeps_its_link_and_its_mode() {
     use std::os::unix::fs::{symlink, PermissionsExt};
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -96,7 +96,7 @@ fn what_a_file_was_it_stays() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o640);
-    // in place, too; and what is no file is not replaced
+    // in place, too; and a device or a directory is not replaced
     right(&with("ssz2json", &[&link, &link]), b"");
     let json = std::fs::read_to_string(path("real")).unwrap();
     assert_eq!(json, format!("{CHECKPOINT}\n"));
@@ -109,7 +109,7 @@ fn what_a_file_was_it_stays() {
 }
 
 #[test]
-fn a_dash_is_what_comes_in_or_goes_out() {
+fn dash_is_standard_input_and_output() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
         "printf '%s' '{CHECKPOINT}' | \"$1\" json2ssz {} - - | \"$1\" check {} -",
@@ -125,7 +125,7 @@ fn a_dash_is_what_comes_in_or_goes_out() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn without_an_output_nothing_is_written() {
+fn closed_or_full_standard_output_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let output = shell("\"$1\" types >&-", folder.path());
     let why = String::from_utf8(output.stderr).unwrap();
@@ -135,7 +135,7 @@ fn without_an_output_nothing_is_written() {
     );
     let full = shell("\"$1\" types >/dev/full", folder.path());
     assert_eq!(full.status.code(), Some(1));
-    // what writes nothing, or a file, needs none
+    // a command that writes nothing, or a file, needs no standard output
     std::fs::write(folder.path().join("in.ssz"), checkpoint()).unwrap();
     let script = format!(
         "\"$1\" check {kind} in.ssz >&- && \"$1\" ssz2json {kind} in.ssz out.json >&- && \"$1\" types >/dev/null",
@@ -147,9 +147,9 @@ fn without_an_output_nothing_is_written() {
     assert_eq!(json, format!("{CHECKPOINT}\n"));
 }
 
-/// `sszip ssz2json ... | head -c 1` is no error.
+/// A reader that stops early, as in `sszip ssz2json ... | head -c 1`, is no error.
 #[test]
-fn a_reader_that_has_had_enough() {
+fn closed_pipe_ends_the_command_without_an_error() {
     let mut ssz = Vec::new();
     for _ in 0..100_000 {
         ssz.extend(checkpoint());

@@ -1,5 +1,4 @@
-//! The command line as a user has it: what goes in, what comes out, and how it
-//! ends.
+//! The command line as a user runs it: input, output and exit code.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 

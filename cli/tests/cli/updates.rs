@@ -1,4 +1,4 @@
-//! `light_client/updates`: several answers in one, each framed.
+//! `light_client/updates`: several framed updates in one response.
 
 use std::path::Path;
 
@@ -6,9 +6,9 @@ use crate::support::{right, wrong};
 
 const UPDATES: [&str; 4] = ["--type", "LightClientUpdates", "--preset", "minimal"];
 
-/// `light_client/updates`, of two forks, and how each of them is framed.
+/// Updates of two forks, and their framing.
 #[test]
-fn light_client_updates() {
+fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
     let hex = |byte: &str, len: usize| format!("\"0x{}\"", byte.repeat(len));
     let root = hex("22", 32);
     let array = |value: &str, len: usize| format!("[{}]", vec![value; len].join(","));
@@ -67,7 +67,7 @@ fn light_client_updates() {
     assert_eq!(right(&with("check", &[]), &octets), b"");
     assert_eq!(right(&with("json2ssz", &[]), b"[]"), b"");
     assert_eq!(right(&with("ssz2json", &[]), b""), b"[]\n");
-    // one of them
+    // one update
     let second = right(&with("ssz2json", &["--select", "[1]"]), &octets);
     assert_eq!(second, format!("{update}\n").as_bytes());
     let slot = right(
@@ -179,7 +179,7 @@ fn light_client_updates() {
 
 /// Mainnet's updates as they were recorded.
 #[test]
-fn recorded_updates() {
+fn recorded_updates_of_mainnet_are_converted_both_ways() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/beacon");
     let Ok(json) = std::fs::read(folder.join("updates.json")) else {
         eprintln!("skipped: no ../shared/corpus");
@@ -191,7 +191,7 @@ fn recorded_updates() {
     let back = right(&[&["ssz2json"], &of[..]].concat(), &octets);
     let value = |json: &[u8]| serde_json::from_slice::<serde_json::Value>(json).unwrap();
     assert_eq!(value(&back), value(&json));
-    // of another network
+    // an update of another network
     let text = String::from_utf8(back).unwrap();
     let early = text.replace("\"slot\":\"7", "\"slot\":\"5");
     let (_, said) = wrong(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());

@@ -1,9 +1,9 @@
-//! One made of the other, and the types that there are.
+//! Conversion of values, and the list of types.
 
 use crate::support::{checkpoint, right, update, with, wrong, CHECKPOINT, OPTIMISTIC};
 
 #[test]
-fn a_value_goes_both_ways() {
+fn value_is_converted_both_ways_checked_and_hashed() {
     assert_eq!(
         right(&with("json2ssz", &[]), CHECKPOINT.as_bytes()),
         checkpoint()
@@ -29,7 +29,7 @@ fn a_value_goes_both_ways() {
 }
 
 #[test]
-fn an_answer_names_its_fork() {
+fn fork_is_taken_from_the_version_of_a_response() {
     let answer = format!("{{\"version\":\"capella\",\"finalized\":true,\"data\":{CHECKPOINT}}}");
     let free = ["json2ssz", "--type", "Checkpoint"];
     assert_eq!(right(&free, answer.as_bytes()), checkpoint());
@@ -60,9 +60,9 @@ fn an_answer_names_its_fork() {
     );
 }
 
-/// Lodestar's answers have their version at the end.
+/// Lodestar sends the version after the value.
 #[test]
-fn a_version_may_come_after_the_value() {
+fn version_after_the_value_is_accepted() {
     let all = |more: &[&'static str]| [&["json2ssz"][..], &OPTIMISTIC, more].concat();
     let update = update();
     let expected = right(&all(&["--fork", "altair"]), update.as_bytes());
@@ -73,7 +73,7 @@ fn a_version_may_come_after_the_value() {
         right(&all(&["--fork", "altair"]), answer.as_bytes()),
         expected
     );
-    // longer than what is read at a time
+    // longer than one read
     let long = answer.replacen("{", &format!("{{{}", " ".repeat(200_000)), 2);
     assert_eq!(right(&all(&[]), long.as_bytes()), expected);
     for (json, why) in [
@@ -106,7 +106,7 @@ fn a_version_may_come_after_the_value() {
 }
 
 #[test]
-fn limits_and_presets() {
+fn limits_and_presets_change_the_type() {
     let json = br#"{"state":[],"codes":[],"headers":["0xc0","0xc0"],"keys":["0x02"]}"#;
     let ssz = right(&["json2ssz", "--type", "ExecutionWitness"], json);
     let small = [
@@ -147,7 +147,7 @@ fn limits_and_presets() {
 }
 
 #[test]
-fn the_list_of_types() {
+fn types_of_a_fork_are_listed() {
     let list = String::from_utf8(right(&["types"], b"")).unwrap();
     for name in [
         "BeaconState",
@@ -166,7 +166,7 @@ fn the_list_of_types() {
 }
 
 #[test]
-fn a_witness_for_geth_has_a_fourth_list() {
+fn witness_has_a_fourth_list_with_the_option_for_geth() {
     let status = |rlp: &str| {
         format!(
             "{{\"status\":\"VALID\",\"latestValidHash\":null,\"validationError\":null,\
