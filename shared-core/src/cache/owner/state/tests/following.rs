@@ -200,7 +200,7 @@ fn stored_entries_are_not_found_until_the_chain_is_checked() {
     assert!(owner.look_up_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;
     assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
-    // what its node has chain_event since is sent
+    // an entry that was fetched since is found
     put(&owner, 3, Class::Immutable, 50).unwrap();
     assert!(is_there(&owner, 3));
     owner.set_unchecked(&SPACE, false);
