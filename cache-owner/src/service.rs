@@ -42,7 +42,7 @@ impl Service {
     /// Responds to a request.
     ///
     /// # Errors
-    /// None.
+    /// Never.
     pub async fn answer(
         self: Arc<Self>,
         peer: Arc<Peer>,

@@ -34,7 +34,7 @@ impl Socket {
         let listener = bind_private(&temporary)?;
         let placed = place(&temporary, path, user);
         if placed.is_err() {
-            // the error that counts is the other one
+            // the error of the rename is the one to report
             let _ = remove(&temporary);
         }
         let socket = Self {

@@ -5,7 +5,7 @@
 //! fails does not affect the others, nor the clients.
 //!
 //! ```text
-//!  Follower ─ queries ─▶ Node ─┬─ Execution ─┬─ http ──────┬─ connect ─▶ node
+//!  Follower ── query ─▶ Node ─┬─ Execution ─┬─ http ──────┬─ connect ─▶ node
 //!     │                       │             └─ websocket ─┤
 //!     ▼ steps                 └─ Beacon ──────── http ────┘
 //!   owner, store, log                 └─ events: trigger a poll

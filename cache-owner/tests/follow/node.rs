@@ -321,7 +321,7 @@ impl Server {
     }
 }
 
-/// A stream for one reader, which a boxed body wants to be `Sync`.
+/// A stream for one reader that is `Sync`, as a boxed body requires.
 struct SyncStream<T>(Mutex<std::pin::Pin<Box<T>>>);
 
 impl<T> SyncStream<T> {

@@ -26,7 +26,7 @@ pub struct Stored {
 pub enum Body {
     /// Bytes on the heap.
     Owned(Vec<u8>),
-    /// Bytes in the block cache of the store, pinned as long as this value lives.
+    /// Bytes in the memory of the store, pinned as long as this value lives.
     Lent(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 

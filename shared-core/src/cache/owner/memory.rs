@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(memory.peek(&KEY, at(0)).unwrap().body(), [2; 10]);
         assert_eq!(memory.bytes(), before - 90);
         assert_eq!(form.fresh(at(400)), old.fresh(at(400)));
-        // it goes on from where the other was
+        // a new form continues with the state of the former one
         assert!(form.is_to_be_stored() && !form.with_body(vec![3]).is_to_be_stored());
         memory.insert(KEY, &newer);
         assert!(!put(&form, &old));
@@ -516,7 +516,7 @@ mod tests {
         for n in 0..200u8 {
             memory.insert([n; 32], &kept(Class::Immutable, 1_000));
             if n % 3 == 0 {
-                // they lie in another part of the cache
+                // requested entries are in another part of the cache
                 memory.get(&[n; 32], at(1)).unwrap();
             }
         }

@@ -43,7 +43,7 @@ fn quarters(time: u64, count: u64) -> u64 {
 pub struct Found {
     /// The entry.
     pub kept: Arc<Kept>,
-    /// Call [`Owner::store`] with it, once it is sent.
+    /// Whether the caller must call [`Owner::store`] with the entry, once it is sent.
     pub is_to_be_stored: bool,
 }
 

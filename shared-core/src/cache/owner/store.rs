@@ -266,7 +266,7 @@ mod tests {
         };
         keep(&disk, one, &record([7; 32]));
         keep(&disk, other, &record([8; 32]));
-        // by itself a mark is not flushed; an entry takes it along
+        // a mark is not flushed on its own; an entry flushes it too
         put(&disk, 1);
         disk.flush().unwrap();
         drop(disk);

@@ -171,7 +171,7 @@ fn granted(owner: &Owner, process: &str) -> bool {
     }
 }
 
-/// The first events after `hello`, without times.
+/// The queued events of a stream, without `hello` and send leases.
 fn received(owner: &Owner, stream: Stream) -> Vec<Event> {
     let events = std::iter::from_fn(|| match owner.next(stream, at(0)) {
         Next::Event(event) => Some(event),

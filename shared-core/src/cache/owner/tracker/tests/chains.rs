@@ -219,7 +219,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
     script.node.extend(0, 4);
     script.overrides = vec![
         (Ask::Latest, Answer::Block(Some(head))),
-        // and is not there any more
+        // the block is not there any more
         (Ask::Again(125), Answer::Block(None)),
     ];
     for _ in 0..3 {

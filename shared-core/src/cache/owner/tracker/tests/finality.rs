@@ -109,7 +109,7 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
     script.node.branch_off(125, 1, 3);
     assert_eq!(script.poll(), "reorg 126, head 128");
     assert_eq!(script.tracker.last_final(), Some(118));
-    // a deeper one does
+    // a branch below the final block does
     script.node.branch_off(115, 2, 20);
     assert_eq!(script.poll(), broken(116, 135, 123));
     let mut short = Script::new(Node::new(5), Finality::Depth(12));
