@@ -12,7 +12,7 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(scope="module")
 def start_daemon(tmp_path_factory):
-    """Makes daemons; what still runs in the end is stopped."""
+    """Starts daemons; those that still run at the end are stopped."""
     all = []
 
     def start(folder=None, **settings):
@@ -24,7 +24,7 @@ def start_daemon(tmp_path_factory):
     for daemon in all:
         if daemon.process.poll() is None:
             daemon.stop()
-        assert "panicked" not in daemon.said(), daemon.said()
+        assert "panicked" not in daemon.log_text(), daemon.log_text()
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def owner(request, start_daemon):
 
 @pytest.fixture
 def listen():
-    """Opens event streams; they are closed in the end."""
+    """Opens event streams, which are closed at the end."""
     streams = []
 
     def listen(daemon, process):

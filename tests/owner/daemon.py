@@ -14,7 +14,7 @@ import threading
 import time
 
 CACHED = pathlib.Path(os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached"))
-LIMIT = 30  # seconds until a test gives up waiting
+LIMIT = 30  # timeout of the tests in seconds
 NAMESPACE = "5a" * 16
 
 
@@ -24,7 +24,7 @@ def monotonic():
 
 
 def key(n):
-    """A hash, as keys are: the owner relies on it."""
+    """A hash, on which the owner relies."""
     return hashlib.sha256(str(n).encode()).hexdigest()
 
 
@@ -81,7 +81,7 @@ class Events:
         self._events.put(None)
 
     def next(self, *names):
-        """The next event of these names; the times that come before are noted."""
+        """Returns the next event with one of these names, and records send leases before it."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             event = self._events.get(timeout=LIMIT)
@@ -106,7 +106,7 @@ class Events:
 
     def acknowledge(self, generation):
         path = f"/v1/acknowledgements?process={self.process}"
-        return self.daemon.ask("POST", path, str(generation))
+        return self.daemon.request("POST", path, str(generation))
 
     def close(self):
         with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def _lines(settings):
 
 
 class Daemon:
-    """One sszip-cached, with a folder of its own."""
+    """One sszip-cached with a directory of its own."""
 
     def __init__(self, folder, heads=(), **settings):
         self.folder = pathlib.Path(folder)
@@ -148,17 +148,17 @@ class Daemon:
         return self
 
     def wait(self):
-        """Until it serves."""
+        """Waits until the daemon serves."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
-            assert self.process.poll() is None, self.said()
+            assert self.process.poll() is None, self.log_text()
             try:
                 if self.status()["pid"] == self.process.pid:
                     return
             except (OSError, http.client.HTTPException):
                 pass
             time.sleep(0.002)
-        raise TimeoutError(self.said())
+        raise TimeoutError(self.log_text())
 
     def kill(self):
         self.process.kill()
@@ -167,12 +167,12 @@ class Daemon:
     def stop(self, by=signal.SIGTERM):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(by)
-            assert self.process.wait(LIMIT) == 0, self.said()
+            assert self.process.wait(LIMIT) == 0, self.log_text()
 
-    def said(self):
+    def log_text(self):
         return self.log.read_text()
 
-    def ask(self, method, path, body=None, fields=None):
+    def request(self, method, path, body=None, fields=None):
         client = Client(self.socket)
         try:
             client.request(method, path, body, fields or {})
@@ -181,36 +181,36 @@ class Daemon:
             client.close()
 
     def status(self):
-        return self.ask("GET", "/v1/status").json()
+        return self.request("GET", "/v1/status").json()
 
     @property
     def generation(self):
         return self.status()["generation"]
 
     def get(self, n, query=""):
-        return self.ask("GET", f"/v1/entries/{key(n)}{query}")
+        return self.request("GET", f"/v1/entries/{key(n)}{query}")
 
     def put(self, n, body=b"body", **fields):
-        """Names of fields without sszip-; None leaves one out."""
+        """Puts an entry. The headers are named without sszip-; None omits one."""
         if "generation" not in fields:
             fields["generation"] = self.generation
         fields = {"fresh": 3_600_000, "class": "immutable", "namespace": NAMESPACE} | fields
         head = {f"sszip-{name}": str(value) for name, value in fields.items() if value is not None}
-        return self.ask("PUT", f"/v1/entries/{key(n)}", body, head)
+        return self.request("PUT", f"/v1/entries/{key(n)}", body, head)
 
     def purge(self, **scope):
-        return self.ask("POST", "/v1/purges", json.dumps(scope))
+        return self.request("POST", "/v1/purges", json.dumps(scope))
 
     def begin_purge(self, **scope):
-        """In a thread: what it gives has the answer when it is joined."""
+        """Starts a purge in a thread, whose `wait` returns the response."""
         return Later(lambda: self.purge(**scope))
 
     def lease(self, n, process, query=""):
         answer = self.get(n, f"?lease={process}{query}")
         return answer.fields.get("sszip-lease")
 
-    def give_back(self, n, process):
-        return self.ask("DELETE", f"/v1/leases/{key(n)}?process={process}")
+    def release(self, n, process):
+        return self.request("DELETE", f"/v1/leases/{key(n)}?process={process}")
 
 
 class Later(threading.Thread):

@@ -1,8 +1,8 @@
-/* What a host does: opens the library in a child, and runs an owner there.
+/* A host: opens the library in a child process, and runs an owner there.
  *
  *   library LIBRARY SOCKET STORE
  *
- * Prints the log; ends on any line of its input, or its end. */
+ * Prints the log; ends on any line of its input, or at the end of it. */
 
 #include <dlfcn.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ static uint64_t   (*owner_run)(const sszip_owner_config *, bool,
 static bool       (*owner_exit)(sszip_owner_say);
 
 /* the last line of the log */
-static char         said[200];
+static char         last_line[200];
 
 
 static void *
@@ -41,10 +41,10 @@ symbol(void *library, const char *name)
 
 
 static void
-say(sszip_owner_level level, const char *line)
+log_line(sszip_owner_level level, const char *line)
 {
-    snprintf(said, sizeof(said), "%d %s", (int) level, line);
-    printf("%s\n", said);
+    snprintf(last_line, sizeof(last_line), "%d %s", (int) level, line);
+    printf("%s\n", last_line);
     fflush(stdout);
 }
 
@@ -54,16 +54,16 @@ refuses(const sszip_owner_config *config, const char *expected)
 {
     bool  serves = true;
 
-    if (owner_run(config, false, say, &serves) < 1000
+    if (owner_run(config, false, log_line, &serves) < 1000
         || serves
-        || strncmp(said, "1 the store can't be started: ", 30) != 0
-        || strstr(said, expected) == NULL)
+        || strncmp(last_line, "1 the store can't be started: ", 30) != 0
+        || strstr(last_line, expected) == NULL)
     {
-        fprintf(stderr, "\"%s\" is not \"%s\"\n", said, expected);
+        fprintf(stderr, "\"%s\" is not \"%s\"\n", last_line, expected);
         return 0;
     }
 
-    /* there is nobody to be told */
+    /* without a log function */
     return owner_run(config, false, NULL, NULL) >= 1000 && owner_exit(NULL);
 }
 
@@ -93,7 +93,7 @@ run(char **argv)
         return 2;
     }
 
-    if (!refuses(NULL, "there is no configuration") || !owner_exit(say)) {
+    if (!refuses(NULL, "there is no configuration") || !owner_exit(log_line)) {
         return 3;
     }
 
@@ -127,7 +127,7 @@ run(char **argv)
         return 3;
     }
 
-    /* the heads are read, and not kept */
+    /* the heads are read during the call only */
     strcpy(heads, "[[\"main\",\"http://node/secret\"],[\"b\",\"unix:/s\"]]");
     config.heads = heads;
     config.heads_len = strlen(heads);
@@ -136,7 +136,7 @@ run(char **argv)
     config.max_size = 64 << 20;
 
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    (void) owner_run(&config, true, say, &serves);
+    (void) owner_run(&config, true, log_line, &serves);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     memset(heads, 'x', sizeof(heads));
 
@@ -144,11 +144,11 @@ run(char **argv)
         return 5;
     }
 
-    /* it stays whoever closes it, and needs no configuration any more */
+    /* the library stays after dlclose, and needs no configuration any more */
     dlclose(library);
 
     do {
-        ms = owner_run(NULL, false, say, &serves);
+        ms = owner_run(NULL, false, log_line, &serves);
 
         if (ms > (serves ? 250 : 20)) {
             return 6;
@@ -158,7 +158,7 @@ run(char **argv)
         input.events = POLLIN;
     } while (poll(&input, 1, 10) == 0);
 
-    return owner_exit(say) && owner_exit(say) ? 0 : 7;
+    return owner_exit(log_line) && owner_exit(log_line) ? 0 : 7;
 }
 
 

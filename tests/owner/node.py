@@ -1,4 +1,4 @@
-"""replay-node under test's control: a chain that changes as it is told."""
+"""replay-node under the control of a test, which changes its chain."""
 
 import json
 import os
@@ -12,7 +12,7 @@ REPLAY_NODE = pathlib.Path(os.environ.get("SSZIP_REPLAY_NODE", "build/bin/replay
 
 
 class Node:
-    """One replay-node with a chain, until it is stopped."""
+    """One replay-node with a chain that runs until it is stopped."""
 
     def __init__(self, folder, *options):
         self.socket = pathlib.Path(folder) / "node.sock"
@@ -31,8 +31,8 @@ class Node:
     def url(self, scheme):
         return f"unix:{self.socket}" if scheme == "unix" else f"{scheme}://{self.address}"
 
-    def tell(self, *commands):
-        """Does all of it at once, and gives the state after it."""
+    def change(self, *commands):
+        """Applies all commands at once, and returns the state after them."""
         body = json.dumps(commands).encode()
         request = urllib.request.Request(f"http://{self.address}/chain", body, method="POST")
         with urllib.request.urlopen(request, timeout=LIMIT) as answer:

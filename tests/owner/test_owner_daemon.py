@@ -1,4 +1,4 @@
-"""The daemon itself: its socket, its limits, its command line."""
+"""The daemon: its socket, its limits and its command line."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def connected(owner):
 
 
 def ends(raw):
-    """The other side closes; what it said before."""
+    """Waits until the daemon closes the connection, and returns the bytes that it sent."""
     got = b""
     try:
         while more := raw.recv(65_536):
@@ -33,7 +33,7 @@ def ends(raw):
     return got
 
 
-def test_the_socket_is_for_its_user_only(owner, start_daemon):
+def test_socket_is_accessible_to_its_user_only(owner, start_daemon):
     mode = owner.socket.stat()
     assert stat.S_ISSOCK(mode.st_mode)
     assert stat.S_IMODE(mode.st_mode) == 0o600
@@ -46,7 +46,7 @@ def test_the_socket_is_for_its_user_only(owner, start_daemon):
         assert (mode.st_uid, mode.st_gid, stat.S_IMODE(mode.st_mode)) == (nobody.pw_uid, nobody.pw_gid, 0o600)
 
 
-def test_half_a_request_does_not_stay(owner):
+def test_incomplete_request_is_closed_after_the_idle_timeout(owner):
     for half in (b"", b"G", b"GET /v1/status HTTP/1.1\r\n", b"GET /v1/status HTTP/1.1\r\nhost: o\r\nx: "):
         raw = connected(owner)
         raw.sendall(half)
@@ -54,7 +54,7 @@ def test_half_a_request_does_not_stay(owner):
     assert owner.status()["connections"] <= 2
 
 
-def test_half_a_body_does_not_stay(owner):
+def test_incomplete_body_is_rejected_and_not_stored(owner):
     head = (
         f"PUT /v1/entries/{key(1)} HTTP/1.1\r\nhost: o\r\nsszip-generation: {owner.generation}\r\n"
         f"sszip-fresh: 60000\r\nsszip-class: tip\r\nsszip-namespace: {NAMESPACE}\r\ncontent-length: 100\r\n\r\n"
@@ -62,7 +62,7 @@ def test_half_a_body_does_not_stay(owner):
     raw = connected(owner)
     raw.sendall(head + b"x" * 99)
     assert ends(raw).startswith(b"HTTP/1.1 408 ")
-    # gone before its end
+    # closed before the end of the body
     raw = connected(owner)
     raw.sendall(head + b"x" * 99)
     raw.close()
@@ -70,7 +70,7 @@ def test_half_a_body_does_not_stay(owner):
     assert owner.get(1).status == 404
 
 
-def test_what_is_no_http_is_refused(owner):
+def test_malformed_requests_are_rejected(owner):
     for bytes_ in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET\r\n\r\n",
@@ -87,7 +87,7 @@ def test_what_is_no_http_is_refused(owner):
     assert owner.status()["connections"] <= 2
 
 
-def test_heads_are_bounded(owner):
+def test_too_long_heads_are_rejected(owner):
     raw = connected(owner)
     try:
         raw.sendall(b"GET /v1/status HTTP/1.1\r\nhost: o\r\nx: " + b"x" * 200_000 + b"\r\n\r\n")
@@ -99,7 +99,7 @@ def test_heads_are_bounded(owner):
     assert b"431" in ends(raw)[:20]
 
 
-def test_many_connections(owner):
+def test_requests_on_300_connections_are_served(owner):
     clients = [Client(owner.socket) for _ in range(300)]
     for client in clients:
         client.request("GET", f"/v1/entries/{key(5)}")
@@ -108,7 +108,7 @@ def test_many_connections(owner):
         client.close()
 
 
-def test_a_client_that_does_not_read_holds_nobody_up(owner):
+def test_client_that_does_not_read_does_not_delay_others(owner):
     owner.put(9, os.urandom(1 << 20))
     deaf = [connected(owner) for _ in range(20)]
     for raw in deaf:
@@ -119,16 +119,16 @@ def test_a_client_that_does_not_read_holds_nobody_up(owner):
         raw.close()
 
 
-def test_a_stop_ends_event_streams_and_takes_no_more(start_daemon, listen):
+def test_stop_ends_event_streams_and_removes_the_socket(start_daemon, listen):
     owner = start_daemon()
     stream = listen(owner, "a")
     owner.stop()
     assert stream.ended()
     assert not owner.socket.exists()
-    assert owner.said().endswith("stopped\n")
+    assert owner.log_text().endswith("stopped\n")
 
 
-def test_signals_of_others_are_not_its_end(start_daemon):
+def test_daemon_ignores_signals_that_do_not_stop_it(start_daemon):
     owner = start_daemon()
     for number in (signal.SIGCHLD, signal.SIGWINCH, signal.SIGCONT):
         owner.process.send_signal(number)
@@ -139,7 +139,7 @@ def run(*arguments):
     return subprocess.run([CACHED, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
-def test_the_command_line(tmp_path):
+def test_command_line_checks_arguments_and_configuration(tmp_path):
     assert run("--version").stdout.startswith("sszip-cached ")
     assert "--check" in run("--help").stdout
     assert run("--nothing").returncode == 2
@@ -154,7 +154,7 @@ def test_the_command_line(tmp_path):
     assert run("--check", tmp_path / "none").returncode == 2
 
 
-def test_it_is_asked_how_it_goes(start_daemon):
+def test_status_option_prints_the_status_of_a_running_daemon(start_daemon):
     owner = start_daemon()
     ran = run("--status", owner.config)
     assert ran.returncode == 0 and json.loads(ran.stdout)["pid"] == owner.process.pid
@@ -164,7 +164,7 @@ def test_it_is_asked_how_it_goes(start_daemon):
     assert run("--check", "--status", owner.config).returncode == 2
 
 
-def test_it_ends_when_it_can_not_listen(tmp_path):
+def test_daemon_exits_when_it_cannot_listen(tmp_path):
     daemon = Daemon(tmp_path, socket=str(tmp_path / "no" / "such" / "folder"))
     ran = run(daemon.config)
     assert ran.returncode == 1

@@ -1,4 +1,4 @@
-"""Entries: look-ups, puts, and what is refused."""
+"""Entries: lookups, puts and rejected requests."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from daemon import NAMESPACE, Client, Answer, key
 SETTINGS = {"max_entry": "1m"}
 
 
-def test_what_was_put_is_found_until_it_is_not_fresh(owner):
+def test_entry_is_found_while_it_is_fresh(owner):
     assert owner.get(1).status == 404
     body = bytes(range(256)) * 100
     assert owner.put(1, body, fresh=60_000, **{"class": "unfinalized"}).status == 201
@@ -28,21 +28,21 @@ def test_what_was_put_is_found_until_it_is_not_fresh(owner):
     assert owner.get(1).body == b""
 
 
-def test_the_newer_one_counts(owner):
+def test_newer_entry_replaces_the_older_one(owner):
     for body in (b"one", b"two", b"three"):
         assert owner.put(2, body).status == 201
         assert owner.get(2).body == body
         assert owner.get(2).body == body
 
 
-def test_entries_of_all_sizes(owner):
+def test_entries_of_every_size_are_returned_unchanged(owner):
     for size in (0, 1, 8191, 8192, 65_536, 500_000, 1 << 20):
         body = size.to_bytes(4, "big") * (size // 4 + 1)
         assert owner.put(3, body[:size]).status == 201, size
         assert owner.get(3).body == body[:size], size
 
 
-def test_an_entry_may_come_in_chunks(owner):
+def test_chunked_entry_is_accepted(owner):
     client = Client(owner.socket)
     fields = {
         "sszip-generation": str(owner.generation),
@@ -56,7 +56,7 @@ def test_an_entry_may_come_in_chunks(owner):
     client.close()
 
 
-def test_a_connection_serves_many_requests(owner):
+def test_connection_serves_several_requests(owner):
     client = Client(owner.socket)
     owner.put(5, b"five")
     for n in (5, 999, 5, 999):
@@ -94,13 +94,13 @@ def parse_entries(body):
     return entries
 
 
-def test_several_look_ups_in_one(owner):
+def test_lookups_of_several_keys_are_answered_in_one_response(owner):
     for n in range(20, 30):
         owner.put(n, f"body {n}".encode() * n, fresh=60_000)
     owner.put(30, b"")
     keys = [key(n) for n in (*range(20, 31), 998, 999)]
     for end in ("", "\n"):
-        answer = owner.ask("POST", "/v1/lookups", "\n".join(keys) + end)
+        answer = owner.request("POST", "/v1/lookups", "\n".join(keys) + end)
         assert answer.status == 200
         assert answer.fields["content-type"] == "application/vnd.sszip.entries"
         found = parse_entries(answer.body)
@@ -109,10 +109,10 @@ def test_several_look_ups_in_one(owner):
             fresh, body = found[key(n)]
             assert body == f"body {n}".encode() * n
             assert 0 < fresh <= 60_000
-    assert owner.ask("POST", "/v1/lookups", "\n".join([key(999)] * 1000)).body == b""
+    assert owner.request("POST", "/v1/lookups", "\n".join([key(999)] * 1000)).body == b""
     for bad in ("", "\n".join([key(999)] * 1001), key(1)[:-1], key(1) + " ", key(1).upper(), b"\xff"):
-        assert owner.ask("POST", "/v1/lookups", bad).status == 400, bad
-    assert owner.ask("POST", "/v1/lookups", key(1) * 2000).status == 413
+        assert owner.request("POST", "/v1/lookups", bad).status == 400, bad
+    assert owner.request("POST", "/v1/lookups", key(1) * 2000).status == 413
 
 
 def is_problem(answer, status):
@@ -150,7 +150,7 @@ def is_problem(answer, status):
     ],
     ids=str,
 )
-def test_a_put_that_says_too_little_is_refused(owner, fields):
+def test_put_with_missing_or_invalid_headers_is_rejected(owner, fields):
     assert is_problem(owner.put(40, **fields), 400)
     assert owner.get(40).status == 404
 
@@ -190,8 +190,8 @@ def test_a_put_that_says_too_little_is_refused(owner, fields):
         ("GET", "/v1/events?process=" + "x" * 65, 400),
     ],
 )
-def test_what_the_protocol_does_not_have_is_refused(owner, method, path, status):
-    answer = owner.ask(method, path)
+def test_requests_outside_the_protocol_are_rejected(owner, method, path, status):
+    answer = owner.request(method, path)
     assert answer.status == status
     if method != "HEAD":
         assert is_problem(answer, status)
@@ -199,7 +199,7 @@ def test_what_the_protocol_does_not_have_is_refused(owner, method, path, status)
         assert answer.fields["allow"]
 
 
-def test_what_is_too_long_is_refused(owner):
+def test_too_long_entry_is_rejected(owner):
     assert is_problem(owner.put(50, b"x" * ((1 << 20) + 1)), 413)
     client = Client(owner.socket)
     fields = {
@@ -208,7 +208,7 @@ def test_what_is_too_long_is_refused(owner):
         "sszip-class": "tip",
         "sszip-namespace": NAMESPACE,
     }
-    # without a length it is noticed on the way
+    # without a length the excess shows only while the body is read
     try:
         client.request("PUT", f"/v1/entries/{key(50)}", iter([b"x" * 65_536] * 17), fields, encode_chunked=True)
         assert is_problem(Answer(client.getresponse()), 413)
@@ -218,11 +218,11 @@ def test_what_is_too_long_is_refused(owner):
     assert owner.get(50).status == 404
 
 
-def test_a_generation_that_has_not_been_yet_is_refused(owner):
+def test_put_of_a_future_generation_is_rejected(owner):
     assert is_problem(owner.put(51, generation=owner.generation + 1), 409)
 
 
-def test_status_tells(owner):
+def test_status_counts_fills_and_lookups(owner):
     before = owner.status()
     owner.put(60, b"x")
     owner.get(60)
@@ -238,7 +238,7 @@ def test_status_tells(owner):
     assert after["store"]["off"] is None
 
 
-def test_curl_can_do_it_all(owner):
+def test_protocol_works_with_curl(owner):
     def curl(path, *arguments):
         command = ["curl", "-sS", "--max-time", "30", "-w", "\n%{http_code}", "--unix-socket", owner.socket]
         ran = subprocess.run([*command, *arguments, f"http://owner{path}"], capture_output=True, check=True, timeout=60)

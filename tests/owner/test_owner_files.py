@@ -1,4 +1,4 @@
-"""An owner that may open few files: connections leave half of them to its store."""
+"""An owner with a low limit of open files: connections leave half of them to its store."""
 
 import os
 import socket
@@ -17,23 +17,23 @@ def limited(tmp_path, request):
     daemon.stop()
 
 
-def hold(owner, many):
-    """Connections that have sent half of a request."""
-    held = []
+def open_connections(owner, many):
+    """Opens connections that have sent a part of a request."""
+    sockets = []
     for _ in range(many):
         raw = socket.socket(socket.AF_UNIX)
         raw.settimeout(LIMIT)
         raw.connect(str(owner.socket))
         raw.sendall(b"GET /v1/sta")
-        held.append(raw)
-    return held
+        sockets.append(raw)
+    return sockets
 
 
-def wait_for_connections(ask, many):
-    """Until so many are served."""
+def wait_for_connections(query_status, many):
+    """Waits until this number of connections is served."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
-        if ask()["connections"] >= many:
+        if query_status()["connections"] >= many:
             return
         time.sleep(0.01)
     raise TimeoutError(many)
@@ -43,16 +43,16 @@ def wait_for_connections(ask, many):
 def test_connections_beyond_the_limit_of_files_leave_half_of_it_to_the_store(limited):
     client = Client(limited.socket)
 
-    def ask():
+    def query_status():
         client.request("GET", "/v1/status")
         return Answer(client.getresponse()).json()
 
-    ask()
-    held = hold(limited, 400)
-    wait_for_connections(ask, 128)
-    assert ask()["connections"] == 128
+    query_status()
+    sockets = open_connections(limited, 400)
+    wait_for_connections(query_status, 128)
+    assert query_status()["connections"] == 128
     assert len(os.listdir(f"/proc/{limited.process.pid}/fd")) < 200
-    for raw in held:
+    for raw in sockets:
         raw.close()
     client.close()
     assert limited.get(1).status == 404
@@ -60,7 +60,7 @@ def test_connections_beyond_the_limit_of_files_leave_half_of_it_to_the_store(lim
 
 @pytest.mark.parametrize("limited", [(200, 4096)], indirect=True)
 def test_soft_limit_of_files_is_raised_to_the_hard_one(limited):
-    held = hold(limited, 1_000)
+    sockets = open_connections(limited, 1_000)
     wait_for_connections(limited.status, 1_000)
-    for raw in held:
+    for raw in sockets:
         raw.close()

@@ -1,4 +1,4 @@
-"""The owner follows nodes: what it says of chains that do what chains do."""
+"""The owner follows nodes whose chains grow, reorganise and fail."""
 
 import http.server
 import json
@@ -44,14 +44,14 @@ def chains(daemon):
 
 
 def wait_for(daemon, name=NAME, **wanted):
-    """Until the status says that."""
+    """Waits until the status of the chain has these values."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         chain = chains(daemon)[name]
         if all(chain[field] == value for field, value in wanted.items()):
             return chain
         time.sleep(0.02)
-    raise TimeoutError(f"{wanted} {chain} {daemon.said()}")
+    raise TimeoutError(f"{wanted} {chain} {daemon.log_text()}")
 
 
 def height(block, how):
@@ -60,7 +60,7 @@ def height(block, how):
 
 @pytest.fixture
 def followed(start_node, start_daemon):
-    """A node and who follows it."""
+    """A node and a daemon that follows it."""
     node = start_node()
     daemon = start_daemon(heads=[head(node)])
     wait_for(daemon, state="following", head=200, final=node.chain()["finalized"]["number"])
@@ -74,8 +74,8 @@ def test_every_kind_of_node_is_followed(start_node, start_daemon):
     daemon = start_daemon(heads=heads)
     generation = daemon.generation
     time.sleep(6)
-    node.tell({"stall": True})
-    state = node.tell({"extend": 1})
+    node.change({"stall": True})
+    state = node.change({"extend": 1})
     for how in HOWS:
         last = state["finalized"]
         if how == "depth":
@@ -86,29 +86,29 @@ def test_every_kind_of_node_is_followed(start_node, start_daemon):
             daemon, how, state="following", head=height(state["head"], how), final=height(last, how)
         )
         assert chain["reorgs"] > 3 and chain["error"] is None
-    # nothing that was final was replaced
+    # no final block was replaced
     assert daemon.generation == generation
-    assert "was final" not in daemon.said()
-    # a line a change of state, not one a poll
-    assert daemon.said().count("follows the chain") < 3 * len(HOWS)
+    assert "was final" not in daemon.log_text()
+    # one line per change of state, not per poll
+    assert daemon.log_text().count("follows the chain") < 3 * len(HOWS)
 
 
-def test_a_finality_that_is_broken_is_purged(followed):
+def test_replaced_final_blocks_are_purged(followed):
     node, daemon = followed
-    node.tell({"extend": 1})
+    node.change({"extend": 1})
     wait_for(daemon, head=201)
-    node.tell({"extend": 9})
+    node.change({"extend": 9})
     wait_for(daemon, head=210)
-    node.tell({"finalize": 206})
+    node.change({"finalize": 206})
     wait_for(daemon, final=206)
     entry = {"namespace": namespace(daemon), "method": "eth_getBlockByNumber"}
     for block in (203, 204, 206):
         daemon.put(block, block=block, **entry)
     generation = daemon.generation
-    node.tell({"reorg": {"depth": 7, "length": 9}})
+    node.change({"reorg": {"depth": 7, "length": 9}})
     wait_for(daemon, state="following", head=212, final=206)
     assert daemon.generation == generation + 1
-    assert "block 206 was final and is not any more: all from block 204 on is purged" in daemon.said()
+    assert "block 206 was final and is not any more: all from block 204 on is purged" in daemon.log_text()
     assert [daemon.get(block).status for block in (203, 204, 206)] == [200, 404, 404]
 
 
@@ -116,7 +116,7 @@ def namespace(daemon):
     return chains(daemon)[NAME]["namespace"]
 
 
-def test_nothing_is_final_while_that_is_not_known(followed):
+def test_finality_is_unknown_while_the_node_syncs_or_fails(followed):
     node, daemon = followed
     generation = daemon.generation
     for trouble, state, passes in [
@@ -126,48 +126,48 @@ def test_nothing_is_final_while_that_is_not_known(followed):
         ({"down": True}, "unreachable", {"down": False}),
         ({"down": "close"}, "unreachable", {"down": False}),
     ]:
-        node.tell(trouble)
+        node.change(trouble)
         wait_for(daemon, state=state, final=None)
-        after = node.tell(passes)
+        after = node.change(passes)
         wait_for(daemon, state="following", head=200, final=after["finalized"]["number"])
     assert daemon.generation == generation
 
 
-def test_a_node_that_lags_is_waited_for(followed):
+def test_lagging_node_loses_finality_until_its_head_lasts(followed):
     node, daemon = followed
     last = node.chain()["finalized"]["number"]
-    node.tell({"lag": 3})
+    node.change({"lag": 3})
     wait_for(daemon, state="lagging", head=200, final=None)
-    # it lasts
+    # the lower head lasts
     wait_for(daemon, state="following", head=197, final=last)
-    node.tell({"lag": 0})
+    node.change({"lag": 0})
     wait_for(daemon, state="following", head=200, final=last)
-    node.tell({"rollback": 5}, {"extend": 2})
+    node.change({"rollback": 5}, {"extend": 2})
     wait_for(daemon, state="following", head=197, final=last)
     assert chains(daemon)[NAME]["reorgs"] == 1
 
 
-def test_another_chain_is_refused_until_the_namespace_is_purged(followed):
+def test_wrong_chain_is_rejected_until_the_namespace_is_purged(followed):
     node, daemon = followed
-    node.tell({"replace": {"seed": 9, "chain_id": 5}})
+    node.change({"replace": {"seed": 9, "chain_id": 5}})
     wait_for(daemon, state="wrong-chain", final=None)
-    assert daemon.said().count("another chain (chain 5, ") == 1
+    assert daemon.log_text().count("another chain (chain 5, ") == 1
     assert daemon.purge(namespace=namespace(daemon)).status == 200
     state = node.chain()
     wait_for(daemon, state="following", head=state["head"]["number"])
-    # and it is that one from now on
-    node.tell({"replace": {"seed": 9, "chain_id": 6}})
+    # the namespace has this chain from now on
+    node.change({"replace": {"seed": 9, "chain_id": 6}})
     wait_for(daemon, state="wrong-chain")
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_what_was_recorded_is_checked_after_a_restart(followed, end):
+def test_recorded_mark_and_identity_are_checked_after_a_restart(followed, end):
     node, daemon = followed
     last = node.chain()["finalized"]["number"]
-    # a mark goes to the disk with what is written after it
+    # a mark is flushed together with later writes
     daemon.put(1, namespace=namespace(daemon), block=last)
     daemon.put(1, namespace=namespace(daemon), block=last)
-    # in the background
+    # the store works in the background
     end_of_wait = time.monotonic() + LIMIT
     while daemon.status()["stores"]["done"] < 1:
         assert time.monotonic() < end_of_wait
@@ -175,40 +175,40 @@ def test_what_was_recorded_is_checked_after_a_restart(followed, end):
     assert daemon.purge(namespace=NAMESPACE).status == 200
     before = daemon.generation
     getattr(daemon, end)()
-    node.tell({"rollback": 200 - last + 3}, {"extend": 160}, {"finalize": 220})
+    node.change({"rollback": 200 - last + 3}, {"extend": 160}, {"finalize": 220})
     daemon.start()
     wait_for(daemon, state="following", final=220)
-    assert f"block {last} was final and is not any more" in daemon.said()
+    assert f"block {last} was final and is not any more" in daemon.log_text()
     assert daemon.generation == before + 1
     assert daemon.get(1).status == 404
-    # another chain is known as one, too
+    # another chain is detected, too
     getattr(daemon, end)()
-    node.tell({"replace": {"seed": 7, "chain_id": 1}})
+    node.change({"replace": {"seed": 7, "chain_id": 1}})
     daemon.start()
     wait_for(daemon, state="wrong-chain", final=None)
 
 
-def test_who_can_not_be_followed_is_said_at_once(start_daemon):
+def test_unreachable_node_is_logged_once(start_daemon):
     head = {"namespace": NAME, "url": "http://127.0.0.1:1/secret"}
     daemon = start_daemon(heads=[head | {"interval": "100ms"}])
     chain = wait_for(daemon, state="unreachable", head=None, final=None)
     assert "refused" in chain["error"]
-    assert daemon.said().count("cannot follow the node: ") == 1
-    assert "secret" not in daemon.said()
+    assert daemon.log_text().count("cannot follow the node: ") == 1
+    assert "secret" not in daemon.log_text()
 
 
 HOSTILE = "x\x1b[31m\n2026/11/25 00:00:00 [alert] 1#1: a line of the node's own\x85\u2028\u202e"
 
 
 class Hostile(http.server.BaseHTTPRequestHandler):
-    """A node whose errors are to look like lines of the log."""
+    """A node whose error messages imitate lines of the log."""
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        calls = asked if isinstance(asked, list) else [asked]
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        calls = request if isinstance(request, list) else [request]
         error = {"code": -1, "message": HOSTILE}
-        said = [{"jsonrpc": "2.0", "id": call["id"], "error": error} for call in calls]
-        body = json.dumps(said if isinstance(asked, list) else said[0]).encode()
+        responses = [{"jsonrpc": "2.0", "id": call["id"], "error": error} for call in calls]
+        body = json.dumps(responses if isinstance(request, list) else responses[0]).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -226,59 +226,59 @@ def test_error_of_a_node_stays_one_line_of_the_log(start_daemon):
         url = f"http://127.0.0.1:{server.server_port}/"
         daemon = start_daemon(heads=[{"namespace": NAME, "url": url, "interval": "100ms"}])
         end = time.monotonic() + LIMIT
-        while "a line of the node's own" not in daemon.said():
-            assert time.monotonic() < end, daemon.said()
+        while "a line of the node's own" not in daemon.log_text():
+            assert time.monotonic() < end, daemon.log_text()
             time.sleep(0.02)
     finally:
         server.shutdown()
         server.server_close()
-    said = daemon.said()
-    assert not [line for line in said.split("\n") if line.startswith("2026/11/25")]
-    assert not [letter for letter in said if letter != "\n" and not letter.isprintable()]
+    text = daemon.log_text()
+    assert not [line for line in text.split("\n") if line.startswith("2026/11/25")]
+    assert not [letter for letter in text if letter != "\n" and not letter.isprintable()]
 
 
-def told(daemon, known=None):
-    """What an answer says of the chain: a number, and its state if that is not known."""
+def chain_headers(daemon, known=None):
+    """The chain headers of a response: the number, and the state unless the client knows it."""
     fields = {"sszip-namespace": namespace(daemon)}
     if known is not None:
         fields["sszip-chain-known"] = str(known)
-    answer = daemon.ask("GET", f"/v1/entries/{key(1)}", fields=fields)
+    answer = daemon.request("GET", f"/v1/entries/{key(1)}", fields=fields)
     assert answer.status == 404
     state = answer.fields.get("sszip-chain-state")
     return int(answer.fields["sszip-chain"]), state and json.loads(state)
 
 
-def test_answers_tell_of_a_chain_what_is_news(followed, listen):
+def test_responses_report_chain_states_that_the_client_does_not_know(followed, listen):
     node, daemon = followed
-    number, state = told(daemon)
-    # as whoever has a stream hears it
-    _, heard = listen(daemon, "a").next("chain")
-    assert state == json.loads(heard)
+    number, state = chain_headers(daemon)
+    # the state in the event stream
+    _, published = listen(daemon, "a").next("chain")
+    assert state == json.loads(published)
     assert state["head"] == 200 and state["known"] and state["namespace"] == namespace(daemon)
-    assert told(daemon, number) == (number, None)
-    assert told(daemon, number - 1) == (number, state)
-    node.tell({"extend": 1})
+    assert chain_headers(daemon, number) == (number, None)
+    assert chain_headers(daemon, number - 1) == (number, state)
+    node.change({"extend": 1})
     wait_for(daemon, head=201)
-    later, state = told(daemon, number)
+    later, state = chain_headers(daemon, number)
     assert later > number and state["head"] == 201
-    # what tells of a newer head is news, too
+    # an entry that shows a newer head changes the state, too
     put = daemon.put(7, **{"class": "tip", "namespace": namespace(daemon), "epoch": state["epoch"], "height": 202})
     assert put.status == 201 and int(put.fields["sszip-chain"]) > later
     assert json.loads(put.fields["sszip-chain-state"])["seen"] == 202
-    # an owner after this one begins with a higher number
+    # an owner after this one starts with a higher number
     daemon.stop()
     daemon.start()
-    assert told(daemon)[0] > int(put.fields["sszip-chain"])
+    assert chain_headers(daemon)[0] > int(put.fields["sszip-chain"])
 
 
-def test_what_answers_say_of_a_chain_is_never_long(start_node, start_daemon):
+def test_chain_state_header_stays_short(start_node, start_daemon):
     node = start_node("--seed", "3", "--chain-slot-ms", "25", "--chain-reorgs", "0.3")
     daemon = start_daemon(heads=[head(node)])
     wait_for(daemon, state="following")
     longest = 0
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        answer = daemon.ask("GET", f"/v1/entries/{key(1)}", fields={"sszip-namespace": namespace(daemon)})
+        answer = daemon.request("GET", f"/v1/entries/{key(1)}", fields={"sszip-namespace": namespace(daemon)})
         longest = max(longest, len(answer.fields["sszip-chain-state"]))
         time.sleep(0.05)
     assert 500 < longest < 2_048

@@ -1,9 +1,9 @@
-"""Leases: one process fetches, the others are told."""
+"""Leases: one process fetches, the others are notified."""
 
 from daemon import key
 
 
-def test_the_first_to_miss_fetches_and_the_others_are_told(owner, listen):
+def test_first_process_that_misses_leads_and_the_others_are_notified(owner, listen):
     a, b, c = listen(owner, "a"), listen(owner, "b"), listen(owner, "c")
     assert owner.lease(1, "a") == "granted"
     assert owner.lease(1, "b") == "pending"
@@ -13,7 +13,7 @@ def test_the_first_to_miss_fetches_and_the_others_are_told(owner, listen):
     assert owner.put(1, process="a").status == 201
     assert b.next("filled", "given-up") == ("filled", key(1))
     assert owner.get(1, "?lease=b").status == 200
-    # c did not ask, a knows, b is told once
+    # c did not request it, a put it, b is notified once
     assert owner.lease(2, "c") == "granted"
     for waiter in ("a", "b"):
         assert owner.lease(2, waiter) == "pending"
@@ -26,22 +26,22 @@ def test_the_first_to_miss_fetches_and_the_others_are_told(owner, listen):
     assert c.next("filled", "given-up") == ("filled", key(3))
 
 
-def test_a_lease_that_is_given_back_goes_to_the_next(owner, listen):
+def test_released_lease_is_granted_to_the_next_process(owner, listen):
     listen(owner, "a")
     b = listen(owner, "b")
     assert owner.lease(10, "a") == "granted"
     assert owner.lease(10, "b") == "pending"
-    assert owner.give_back(10, "b").status == 204
+    assert owner.release(10, "b").status == 204
     assert owner.lease(10, "b") == "pending"
-    assert owner.give_back(10, "a").status == 204
+    assert owner.release(10, "a").status == 204
     assert b.next("filled", "given-up") == ("given-up", key(10))
     assert owner.lease(10, "b") == "granted"
     assert owner.lease(10, "a") == "pending"
-    assert owner.give_back(10, "a").status == 204
-    assert owner.give_back(11, "a").status == 204
+    assert owner.release(10, "a").status == 204
+    assert owner.release(11, "a").status == 204
 
 
-def test_a_lease_ends_with_its_time(owner, listen):
+def test_lease_expires_after_its_duration(owner, listen):
     listen(owner, "a")
     b = listen(owner, "b")
     assert owner.lease(20, "a", "&for=50") == "granted"
@@ -53,7 +53,7 @@ def test_a_lease_ends_with_its_time(owner, listen):
         assert answer == "granted"
 
 
-def test_a_lease_ends_with_the_stream_of_its_holder(owner, listen):
+def test_lease_ends_with_the_event_stream_of_its_holder(owner, listen):
     a, b = listen(owner, "a"), listen(owner, "b")
     assert owner.lease(30, "a", "&for=60000") == "granted"
     assert owner.lease(30, "b") == "pending"
@@ -62,7 +62,7 @@ def test_a_lease_ends_with_the_stream_of_its_holder(owner, listen):
     assert owner.lease(30, "b") == "granted"
 
 
-def test_a_new_stream_of_its_holder_is_a_new_process(owner, listen):
+def test_new_stream_of_the_holder_ends_its_lease(owner, listen):
     a, b = listen(owner, "a"), listen(owner, "b")
     assert owner.lease(40, "a", "&for=60000") == "granted"
     assert owner.lease(40, "b") == "pending"
@@ -71,7 +71,7 @@ def test_a_new_stream_of_its_holder_is_a_new_process(owner, listen):
     assert b.next("filled", "given-up") == ("given-up", key(40))
 
 
-def test_a_refused_put_ends_the_lease_too(owner, listen):
+def test_rejected_put_ends_the_lease(owner, listen):
     listen(owner, "a")
     b = listen(owner, "b")
     before = owner.generation
@@ -85,7 +85,7 @@ def test_a_refused_put_ends_the_lease_too(owner, listen):
     assert purge.wait().status == 200
 
 
-def test_a_put_of_another_is_told_as_well(owner, listen):
+def test_put_of_another_process_notifies_the_waiters(owner, listen):
     listen(owner, "a")
     b = listen(owner, "b")
     assert owner.lease(60, "a", "&for=60000") == "granted"
@@ -94,7 +94,7 @@ def test_a_put_of_another_is_told_as_well(owner, listen):
     assert b.next("filled", "given-up") == ("filled", key(60))
 
 
-def test_many_wait_for_one(owner, listen):
+def test_waiters_are_notified_of_each_filled_key(owner, listen):
     listen(owner, "leader")
     waiters = [listen(owner, f"w{n}") for n in range(20)]
     keys = range(100, 120)

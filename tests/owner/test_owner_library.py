@@ -40,31 +40,31 @@ class Hosted(Daemon):
 
     def wait(self):
         end = time.monotonic() + LIMIT
-        while "0 serving on" not in self.said():
-            assert self.process.poll() is None, self.said()
+        while "0 serving on" not in self.log_text():
+            assert self.process.poll() is None, self.log_text()
             assert time.monotonic() < end
             time.sleep(0.01)
 
     def stop(self):
         self.process.stdin.close()
-        assert self.process.wait(LIMIT) == 0, self.said()
+        assert self.process.wait(LIMIT) == 0, self.log_text()
 
 
-def test_a_host_runs_an_owner(host, tmp_path):
+def test_host_runs_an_owner_and_a_second_one_takes_over(host, tmp_path):
     owner = Hosted(tmp_path, host)
     owner.start()
     assert owner.status()["pid"] != owner.process.pid
-    while "follows b" not in owner.said():
+    while "follows b" not in owner.log_text():
         assert time.monotonic() < owner.started + LIMIT
         time.sleep(0.01)
-    assert "0 follows main at http://node\n" in owner.said()
-    assert "0 follows b at unix:/s\n" in owner.said()
+    assert "0 follows main at http://node\n" in owner.log_text()
+    assert "0 follows b at unix:/s\n" in owner.log_text()
     assert owner.put(1, b"one").status == 201
     second = Hosted(tmp_path, host)
     second.log = tmp_path / "second"
     second.spawn()
     end = time.monotonic() + LIMIT
-    while not second.log.exists() or "another owner has the store" not in second.said():
+    while not second.log.exists() or "another owner has the store" not in second.log_text():
         assert time.monotonic() < end
         time.sleep(0.01)
     owner.stop()
@@ -75,7 +75,7 @@ def test_a_host_runs_an_owner(host, tmp_path):
 
 
 @pytest.mark.shipped("what tests run has the core's C ABI in every library")
-def test_it_exports_its_calls_and_no_more():
+def test_library_exports_only_its_c_abi():
     ran = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True)
     symbols = {line.split()[-1] for line in ran.stdout.splitlines()}
     calls = {f"sszip_owner_{name}" for name in ("abi", "version", "run", "exit")}

@@ -1,4 +1,4 @@
-"""Purges: what they remove, and when they are over."""
+"""Purges: the entries that they remove, and their completion."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def fill(owner):
         ({"namespace": OTHER}, {1, 2, 3, 5}),
         ({"method": "eth_call"}, {3, 5}),
         ({"method": "eth_call", "namespace": NAMESPACE}, {3, 4, 5}),
-        # and what names no block
+        # entries without a block are purged, too
         ({"namespace": NAMESPACE, "blocks": [10, 11]}, {3, 4}),
         ({"namespace": NAMESPACE, "blocks": [12, 12]}, {1, 2, 4}),
         ({"namespace": OTHER, "blocks": [0, 2**64 - 1]}, {1, 2, 3, 5}),
@@ -36,18 +36,18 @@ def fill(owner):
     ],
     ids=str,
 )
-def test_a_purge_removes_what_it_says(owner, scope, left):
+def test_purge_removes_the_entries_of_its_scope(owner, scope, left):
     fill(owner)
     before = owner.generation
     answer = owner.purge(**scope)
     assert answer.status == 200
     gone = 5 - len(left)
     entries = answer.json()["entries"]
-    # of others, too, where it takes all
+    # entries of other tests are counted, too, if the purge removes everything
     assert entries >= gone if scope == {"everything": True} else entries == gone
     assert answer.json() == {"generation": before + 1, "entries": entries}
     assert {n for n in range(1, 6) if owner.get(n).status == 200} == left
-    # what was asked for before does not come back, what is asked for now does
+    # a fill that was fetched before the purge is rejected, a later one is not
     for n in range(1, 6):
         gone = n not in left
         fields = {"method": "eth_getLogs" if n == 3 else None if n == 5 else "eth_call"}
@@ -82,25 +82,25 @@ def test_a_purge_removes_what_it_says(owner, scope, left):
     ],
     ids=lambda body: body[:40],
 )
-def test_what_is_no_purge_is_refused(owner, body):
+def test_invalid_purge_is_rejected(owner, body):
     before = owner.generation
-    assert owner.ask("POST", "/v1/purges", body).status in (400, 413)
+    assert owner.request("POST", "/v1/purges", body).status in (400, 413)
     assert owner.generation == before
 
 
-def test_a_purge_waits_for_all_processes(owner, listen):
+def test_purge_waits_for_acknowledgements_or_expired_send_leases(owner, listen):
     a, b = listen(owner, "a"), listen(owner, "b")
     purge = owner.begin_purge(key=key(9))
     _, data = a.next("purge")
     assert data == {"generation": owner.generation, "key": key(9)}
     last = b.until
     assert b.next("purge") == ("purge", data)
-    # b lets its time pass, or acknowledges
+    # b acknowledges, or its send lease ends
     assert a.acknowledge(data["generation"]).status == 204
     last = max(last, b.until)
     assert purge.wait().json() == {"generation": data["generation"], "entries": 0}
     assert purge.at > last - 1_000
-    # of several, the last acknowledged counts for all
+    # an acknowledgement of the last of several purges covers all
     purges = [owner.begin_purge(everything=True) for _ in range(3)]
     for _ in purges:
         _, first = a.next("purge")
@@ -111,7 +111,7 @@ def test_a_purge_waits_for_all_processes(owner, listen):
     assert sorted(purge.wait().json()["generation"] for purge in purges)[-1] == first["generation"]
 
 
-def test_purge_comes_before_the_times_that_follow(owner, listen):
+def test_purge_event_precedes_send_leases_of_its_generation(owner, listen):
     stream = listen(owner, "a")
     known = stream.generation
     purges = [owner.begin_purge(everything=True) for _ in range(5)]
@@ -129,16 +129,16 @@ def test_purge_comes_before_the_times_that_follow(owner, listen):
         assert purge.wait().status == 200
 
 
-def test_nothing_is_acknowledged_that_was_not(owner, listen):
+def test_invalid_acknowledgements_are_rejected(owner, listen):
     stream = listen(owner, "a")
     assert stream.acknowledge(owner.generation + 1).status == 409
     for body in ("", "x", "-1", "1 2", "99999999999999999999"):
         path = "/v1/acknowledgements?process=a"
-        assert owner.ask("POST", path, body).status == 400, body
+        assert owner.request("POST", path, body).status == 400, body
 
 
-def times_of(owner, process):
-    """curl's event stream, stopped; the last time that it was given."""
+def open_event_stream(owner, process):
+    """Opens an event stream with curl, and returns its process."""
     ran = subprocess.Popen(
         ["curl", "-sN", "--unix-socket", owner.socket, f"http://o/v1/events?process={process}"],
         stdout=subprocess.PIPE,
@@ -147,17 +147,17 @@ def times_of(owner, process):
     return ran
 
 
-def test_a_stopped_process_is_waited_for_until_its_time_is_over(owner):
-    stopped = times_of(owner, "stopped")
+def test_purge_waits_for_the_send_lease_of_a_stopped_process(owner):
+    stopped = open_event_stream(owner, "stopped")
     hello = int(stopped.stdout.readline().split(b'"until":')[1].rstrip(b"}\n"))
     stopped.send_signal(signal.SIGSTOP)
-    # which it only is when it has had its turn
+    # it has stopped only after it was scheduled
     os.waitpid(stopped.pid, os.WUNTRACED)
     try:
         purge = owner.begin_purge(everything=True)
         assert purge.wait().status == 200
         assert purge.at > hello
-        # it is there all the same, and the next purge waits again
+        # the process is still connected, and the next purge waits again
         assert "stopped" in owner.status()["processes"]
         assert owner.purge(everything=True).status == 200
     finally:
@@ -166,8 +166,8 @@ def test_a_stopped_process_is_waited_for_until_its_time_is_over(owner):
         stopped.stdout.close()
 
 
-def test_a_killed_process_is_waited_for_too(owner):
-    killed = times_of(owner, "killed")
+def test_purge_waits_for_the_send_lease_of_a_killed_process(owner):
+    killed = open_event_stream(owner, "killed")
     until = int(killed.stdout.readline().split(b'"until":')[1].rstrip(b"}\n"))
     killed.kill()
     killed.wait(LIMIT)
@@ -180,7 +180,7 @@ def test_a_killed_process_is_waited_for_too(owner):
     assert purge.at > until
 
 
-def test_the_first_second_waits_for_processes_of_the_owner_before(start_daemon):
+def test_purge_after_the_start_waits_for_send_leases_of_an_earlier_owner(start_daemon):
     before = monotonic()
     owner = start_daemon()
     purge = owner.begin_purge(everything=True)
@@ -188,7 +188,7 @@ def test_the_first_second_waits_for_processes_of_the_owner_before(start_daemon):
     assert purge.at > before + 1_000
 
 
-def test_whoever_asked_may_go(owner, listen):
+def test_purge_continues_when_its_client_has_gone(owner, listen):
     owner.put(77)
     stream = listen(owner, "a")
     before = owner.generation

@@ -1,4 +1,4 @@
-"""What survives: clean stops, crashes, a second owner, a full disk."""
+"""Survival of entries and purges: clean stops, crashes, a second owner, a full disk."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from daemon import LIMIT, Client, Answer, Daemon, key, monotonic
 KILLS = 50
 
 
-def test_a_clean_stop_keeps_every_entry(start_daemon):
+def test_clean_stop_keeps_storable_entries(start_daemon):
     owner = start_daemon(memory="8m")
     bodies = {n: os.urandom(random.Random(n).randrange(20_000)) for n in range(200)}
     classes = {n: ("immutable", "resource", "unfinalized", "tip")[n % 4] for n in bodies}
@@ -37,19 +37,19 @@ def test_a_clean_stop_keeps_every_entry(start_daemon):
                 assert 0 < int(answer.fields["sszip-fresh"]) <= 3_600_000
 
 
-def test_a_clean_stop_keeps_more_than_the_store_has_room_for_in_memory(start_daemon):
+def test_clean_stop_keeps_more_entries_than_fit_into_the_memtables(start_daemon):
     owner = start_daemon(memory="64m", max_size="256m", max_entry="8m")
     for n in range(400):
         assert owner.put(n, n.to_bytes(4, "big") * 25_000).status == 201
     assert owner.status()["memory"]["entries"] == 400
     owner.stop()
-    assert "not all was stored" not in owner.said()
+    assert "not all was stored" not in owner.log_text()
     owner.start()
     for n in range(400):
         assert owner.get(n).body == n.to_bytes(4, "big") * 25_000
 
 
-def test_what_is_asked_for_twice_is_stored_and_what_is_not_final_never(start_daemon):
+def test_entries_are_stored_on_their_second_request_unless_unfinalized(start_daemon):
     owner = start_daemon(flush_interval="1h")
     for n, name in enumerate(("immutable", "resource", "unfinalized", "tip")):
         for copy in (0, 10, 20):
@@ -67,7 +67,7 @@ def test_what_is_asked_for_twice_is_stored_and_what_is_not_final_never(start_dae
     assert owner.status()["stores"] == {"done": 4, "failed": 0}
 
 
-def test_memory_is_bounded_and_the_store_takes_over(start_daemon):
+def test_entries_beyond_the_memory_limit_are_served_from_the_store(start_daemon):
     owner = start_daemon(memory="1m", max_size="64m")
     for _ in range(2):
         for n in range(300):
@@ -76,8 +76,8 @@ def test_memory_is_bounded_and_the_store_takes_over(start_daemon):
     end = time.monotonic() + LIMIT
     while owner.status()["stores"]["done"] < 300:
         assert time.monotonic() < end
-        # on a disk that is slower than who fills it, what found no place in the
-        # queue is stored when it is asked for or filled again
+        # entries that find no place in the queue of a slow disk are stored when they are
+        # requested or filled again
         for n in range(300):
             if owner.get(n).status == 404:
                 owner.put(n, bytes([n % 256]) * 10_000)
@@ -85,22 +85,22 @@ def test_memory_is_bounded_and_the_store_takes_over(start_daemon):
     for n in range(300):
         assert owner.get(n).body == bytes([n % 256]) * 10_000
     assert owner.status()["lookups"]["store"] > 100
-    # longer than memory may take: straight to the store
+    # longer than memory may hold: stored at once
     assert owner.put(1000, b"y" * 1_000_000).status == 201
     assert owner.get(1000).body == b"y" * 1_000_000
     assert owner.put(1001, b"y" * 1_000_000, **{"class": "tip"}).status == 413
     assert owner.put(1002, b"y" * 3_000_000).status == 413
 
 
-def test_a_second_owner_waits_and_takes_over(start_daemon):
+def test_second_owner_waits_and_takes_over(start_daemon):
     first = start_daemon()
     first.put(1, b"one")
     second = Daemon(first.folder)
     for end in ("stop", "kill"):
-        log = len(second.said())
+        log = len(second.log_text())
         second.spawn()
         limit = time.monotonic() + LIMIT
-        while "another owner has the store" not in second.said()[log:]:
+        while "another owner has the store" not in second.log_text()[log:]:
             assert time.monotonic() < limit
             assert second.process.poll() is None
             time.sleep(0.01)
@@ -115,20 +115,20 @@ def test_a_second_owner_waits_and_takes_over(start_daemon):
     first.stop()
 
 
-def test_a_waiting_owner_can_be_stopped(start_daemon):
+def test_waiting_owner_can_be_stopped(start_daemon):
     first = start_daemon()
     second = Daemon(first.folder).spawn()
     limit = time.monotonic() + LIMIT
-    while "another owner" not in second.said():
+    while "another owner" not in second.log_text():
         assert time.monotonic() < limit
         time.sleep(0.01)
     second.stop()
     assert first.status()["pid"] == first.process.pid
 
 
-def test_killed_again_and_again_it_keeps_its_word(start_daemon):
-    """Puts and purges while it is killed: what was acknowledged as purged is
-    not there, and it serves again."""
+def test_acknowledged_purges_survive_repeated_kills(start_daemon):
+    """Kills the daemon during puts and purges: entries whose purge was acknowledged do not
+    return, and the daemon serves again."""
     owner = start_daemon(memory="2m", flush_interval="50ms")
     rng = random.Random(7)
     purged = {}  # key -> the generation that removed it
@@ -169,7 +169,7 @@ def test_killed_again_and_again_it_keeps_its_word(start_daemon):
         stop = threading.Event()
         worker = threading.Thread(target=work, args=(stop,))
         worker.start()
-        # often beyond the second in which purges wait for the owner before
+        # often beyond the second in which purges wait for an earlier owner
         time.sleep(rng.choice((0.05, 0.3, 1.1, 1.3)))
         owner.kill()
         began = time.monotonic()
@@ -188,10 +188,10 @@ def test_killed_again_and_again_it_keeps_its_word(start_daemon):
     assert purged
     milliseconds = sorted(round(seconds * 1000) for seconds in times)
     print(f"\nback after a kill: median {statistics.median(milliseconds)} ms, most {milliseconds[-1]} ms")
-    assert "begins anew" not in owner.said(), owner.said()
+    assert "begins anew" not in owner.log_text(), owner.log_text()
 
 
-def test_a_damaged_store_is_set_aside(start_daemon):
+def test_damaged_store_is_set_aside(start_daemon):
     owner = start_daemon()
     owner.put(1, b"one")
     owner.stop()
@@ -199,22 +199,22 @@ def test_a_damaged_store_is_set_aside(start_daemon):
     owner.stop()
     (owner.store / "db" / "CURRENT").unlink()
     owner.start()
-    assert "begins anew" in owner.said()
+    assert "begins anew" in owner.log_text()
     assert owner.get(1).status == 404
-    # what was on its way to the one before is older
+    # entries that were fetched under the earlier store are older
     assert owner.generation > generation
     assert owner.put(1, generation=generation).status == 409
     assert owner.put(1).status == 201
 
 
-def test_a_store_that_kills_its_owners_is_set_aside(start_daemon):
+def test_store_that_crashes_its_owners_is_set_aside(start_daemon):
     owner = start_daemon()
     owner.put(1, b"one")
     owner.get(1)
     owner.stop()
     (owner.store / "opening").write_text("x" * 5)
     owner.start()
-    assert "begins anew: opening it ended the process several times" in owner.said()
+    assert "begins anew: opening it ended the process several times" in owner.log_text()
     assert owner.get(1).status == 404
     owner.put(1, b"one")
     owner.stop()
@@ -235,7 +235,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", mounted], check=True)
 
 
-def test_a_full_disk_is_said_and_survived(start_daemon, small_disk):
+def test_full_disk_is_reported_and_writes_resume_when_there_is_space(start_daemon, small_disk):
     owner = start_daemon(path=str(small_disk / "store"), max_size="32m", memory="100k", flush_interval="100ms")
     owner.put(1, b"before" * 100)
     owner.get(1)
@@ -246,21 +246,21 @@ def test_a_full_disk_is_said_and_survived(start_daemon, small_disk):
                 filler.flush()
         except OSError:
             pass
-        # what is buffered fails once more
+        # the flush of the buffered bytes fails once more
         with pytest.raises(OSError):
             filler.flush()
             raise OSError
     n, status = 2, 201
     end = time.monotonic() + LIMIT
     while status == 201:
-        # too long for memory: its place is on the disk
+        # too long for memory: it must go to the disk
         status = owner.put(n, os.urandom(200_000)).status
         n += 1
         assert time.monotonic() < end
     assert status == 507
     while owner.purge(everything=True).status != 507:
         assert time.monotonic() < end
-    # what memory takes is kept all the same
+    # entries that fit into memory are accepted
     assert owner.put(1, b"small", **{"class": "tip"}).status == 201
     assert owner.get(1).body == b"small"
     assert owner.status()["store"]["off"]
@@ -271,28 +271,28 @@ def test_a_full_disk_is_said_and_survived(start_daemon, small_disk):
     while owner.status()["store"]["off"]:
         assert time.monotonic() < end
         time.sleep(0.1)
-    while owner.said().count("disk writes stopped") < 1 or "disk writes resumed" not in owner.said():
+    while owner.log_text().count("disk writes stopped") < 1 or "disk writes resumed" not in owner.log_text():
         assert time.monotonic() < end
         time.sleep(0.1)
     assert owner.purge(everything=True).status == 200
 
 
-def test_a_folder_that_is_no_good_is_said_once_and_tried_again(tmp_path, start_daemon):
+def test_unusable_store_path_is_logged_once_and_retried(tmp_path, start_daemon):
     blocked = tmp_path / "owner"
     owner = Daemon(blocked)
     owner.store.write_text("a file, no folder")
     owner.spawn()
     limit = time.monotonic() + LIMIT
-    while "no store" not in owner.said():
+    while "no store" not in owner.log_text():
         assert time.monotonic() < limit
         time.sleep(0.01)
     time.sleep(1.2)
-    assert owner.said().count("no store") == 1
+    assert owner.log_text().count("no store") == 1
     owner.store.unlink()
     owner.wait()
     owner.stop()
 
 
-def test_monotonic_is_the_machines():
-    # the tests' own clock is the protocol's
+def test_clock_of_the_tests_is_the_protocols_clock():
+    # the tests use the clock of the protocol
     assert abs(monotonic() - time.monotonic() * 1000) < 1000

@@ -1,5 +1,5 @@
-"""Processes without an event stream: they wait for an answer instead, and are told
-in it what the others hear."""
+"""Processes without an event stream: their lookups wait for a response, which reports what
+event streams would."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ WAIT = "&for=60000&wait=20000"
 
 
 def begin(owner, n, process, query=WAIT):
-    """A look-up that waits."""
+    """Starts a lookup that waits."""
     before = owner.status()["waits"]
     later = Later(lambda: owner.get(n, f"?lease={process}{query}"))
     until(lambda: owner.status()["waits"] > before)
@@ -28,8 +28,8 @@ def until(holds):
         time.sleep(0.002)
 
 
-def ask(owner, n, process, query=WAIT):
-    """A look-up of which nobody reads the answer, yet."""
+def send_lookup(owner, n, process, query=WAIT):
+    """Sends a lookup whose response is not read yet."""
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(LIMIT)
     client.connect(str(owner.socket))
@@ -37,7 +37,7 @@ def ask(owner, n, process, query=WAIT):
     return client
 
 
-def test_who_waits_gets_the_entry_when_it_is_there(owner):
+def test_waiting_lookups_receive_the_entry_when_it_is_put(owner):
     assert owner.lease(1, "a") == "granted"
     waiting = [begin(owner, 1, process) for process in "bcd"]
     assert owner.put(1, b"one", process="a").status == 201
@@ -48,30 +48,30 @@ def test_who_waits_gets_the_entry_when_it_is_there(owner):
     assert owner.status()["waits"] == 0
 
 
-def test_when_it_is_given_up_one_fetches_and_the_others_hear_of_it_at_once(owner):
+def test_released_lease_is_granted_to_one_waiter_and_the_others_return(owner):
     assert owner.lease(2, "a") == "granted"
     waiting = [begin(owner, 2, process) for process in "bcd"]
-    assert owner.give_back(2, "a").status == 204
-    said = sorted(later.wait().fields["sszip-lease"] for later in waiting)
-    assert said == ["granted", "pending", "pending"]
+    assert owner.release(2, "a").status == 204
+    received = sorted(later.wait().fields["sszip-lease"] for later in waiting)
+    assert received == ["granted", "pending", "pending"]
 
 
-def test_a_lease_without_a_stream_ends_with_its_time(owner):
+def test_lease_of_a_process_without_a_stream_expires(owner):
     assert owner.lease(3, "a", "&for=100") == "granted"
     assert begin(owner, 3, "b").wait().fields["sszip-lease"] == "granted"
 
 
-def test_who_has_waited_long_enough_is_told_so(owner):
+def test_wait_ends_after_its_duration_with_pending(owner):
     assert owner.lease(4, "a", "&for=60000") == "granted"
     since = time.monotonic()
     assert owner.lease(4, "b", "&wait=150") == "pending"
     assert time.monotonic() - since >= 0.15
     assert owner.lease(4, "b", "&wait=0") == "pending"
-    # its own it has at once
+    # the holder of a lease need not wait for it
     assert owner.lease(4, "a", WAIT) == "granted"
 
 
-def test_a_stream_and_a_wait_are_told_of_the_same(owner, listen):
+def test_event_stream_and_wait_are_notified_of_the_same_fill(owner, listen):
     stream = listen(owner, "s")
     assert owner.lease(5, "a") == "granted"
     assert owner.lease(5, "s") == "pending"
@@ -81,32 +81,32 @@ def test_a_stream_and_a_wait_are_told_of_the_same(owner, listen):
     assert later.wait().status == 200
 
 
-def test_who_goes_waits_no_longer(owner):
+def test_wait_ends_when_its_client_disconnects(owner):
     assert owner.lease(6, "a") == "granted"
-    client = ask(owner, 6, "b")
+    client = send_lookup(owner, 6, "b")
     until(lambda: owner.status()["waits"] == 1)
     client.close()
     until(lambda: owner.status()["waits"] == 0)
-    # and gets nothing
-    assert owner.give_back(6, "a").status == 204
+    # and its process is granted nothing
+    assert owner.release(6, "a").status == 204
     assert owner.lease(6, "c") == "granted"
 
 
-def test_a_lease_of_which_its_holder_never_heard_ends(owner):
+def test_lease_ends_when_its_holder_disconnects_without_reading_it(owner):
     for n in range(60, 70):
         leases = owner.status()["leases"]
-        client = ask(owner, n, "a", "&for=60000")
+        client = send_lookup(owner, n, "a", "&for=60000")
         until(lambda leases=leases: owner.status()["leases"] > leases)
         client.close()
         assert owner.lease(n, "b", WAIT) == "granted"
-    # who has read it has it
-    client = ask(owner, 70, "a", "&for=60000")
+    # a lease whose grant was read is kept
+    client = send_lookup(owner, 70, "a", "&for=60000")
     assert b"granted" in client.recv(10_000)
     client.close()
     assert owner.lease(70, "b", "&wait=100") == "pending"
 
 
-def test_nobody_is_kept_waiting_by_an_owner_that_ends(start_daemon):
+def test_waits_end_when_the_owner_stops(start_daemon):
     owner = start_daemon()
     assert owner.lease(1, "a", "&for=60000") == "granted"
     later = begin(owner, 1, "b", "&wait=60000")
@@ -114,7 +114,7 @@ def test_nobody_is_kept_waiting_by_an_owner_that_ends(start_daemon):
     assert later.wait().fields["sszip-lease"] == "pending"
 
 
-def test_what_means_nothing_is_refused(owner):
+def test_invalid_wait_parameters_and_chain_headers_are_rejected(owner):
     for query, status in [
         ("?wait=100", 400),
         ("?lease=a&wait=-1", 400),
@@ -123,7 +123,7 @@ def test_what_means_nothing_is_refused(owner):
     ]:
         answer = owner.get(7, query)
         assert (answer.status, answer.fields.get("sszip-generation")) == (status, None), query
-    # more than may be waited for is waited for as long as may be
+    # a longer wait than allowed is shortened
     assert owner.lease(7, "a", "&wait=99999999") == "granted"
     path = f"/v1/entries/{key(7)}"
     for fields in [
@@ -132,10 +132,10 @@ def test_what_means_nothing_is_refused(owner):
         {"sszip-namespace": NAMESPACE.upper()},
         {"sszip-namespace": NAMESPACE, "sszip-chain-known": "all"},
     ]:
-        assert owner.ask("GET", path, fields=fields).status == 400, fields
+        assert owner.request("GET", path, fields=fields).status == 400, fields
 
 
-def test_each_answer_of_an_owner_says_up_to_which_purge_it_knows(owner):
+def test_responses_report_the_newest_purge_that_the_owner_knows(owner):
     path = f"/v1/entries/{key(8)}"
     for method, target, body, status in [
         ("GET", path, None, 404),
@@ -144,34 +144,34 @@ def test_each_answer_of_an_owner_says_up_to_which_purge_it_knows(owner):
         ("DELETE", f"/v1/leases/{key(8)}?process=a", None, 204),
         ("GET", "/v1/status", None, 200),
     ]:
-        answer = owner.ask(method, target, body)
+        answer = owner.request(method, target, body)
         assert (answer.status, answer.fields["sszip-generation"]) == (status, str(owner.generation))
     assert owner.put(8).fields["sszip-generation"] == str(owner.generation)
     assert owner.put(8, generation=owner.generation + 1).fields["sszip-generation"] == str(owner.generation)
     before = owner.generation
     purge = owner.purge(namespace=NAMESPACE)
     assert int(purge.fields["sszip-generation"]) == purge.json()["generation"] > before
-    # what is of no version that it knows is not answered by it
+    # requests outside the known versions are not answered as by an owner
     for method, target in [("GET", "/v2/status"), ("GET", "/v1/nothing"), ("PATCH", path), ("GET", path + "?x=1")]:
-        answer = owner.ask(method, target)
+        answer = owner.request(method, target)
         assert answer.status in (400, 404, 405) and "sszip-generation" not in answer.fields
 
 
-def test_a_chain_that_nobody_follows_is_said_to_be_none(owner):
+def test_chain_that_is_not_followed_is_reported_as_none(owner):
     fields = {"sszip-namespace": NAMESPACE}
-    answer = owner.ask("GET", f"/v1/entries/{key(9)}", fields=fields)
+    answer = owner.request("GET", f"/v1/entries/{key(9)}", fields=fields)
     assert answer.fields["sszip-chain"] == "none" and "sszip-chain-state" not in answer.fields
     assert "sszip-chain" not in owner.get(9).fields
     assert owner.put(9).fields["sszip-chain"] == "none"
 
 
 @pytest.mark.parametrize("wait", ["", "&wait=100"])
-def test_curl_can_do_it(owner, wait):
+def test_wait_works_with_curl(owner, wait):
     n = 10 + len(wait)
     assert owner.lease(n, "a", "&for=60000") == "granted"
     url = f"http://owner/v1/entries/{key(n)}?lease=curl{wait}"
     command = ["curl", "-s", "-i", "--unix-socket", str(owner.socket), "-H", f"sszip-namespace: {NAMESPACE}", url]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT).stdout
-    head, _, body = said.partition("\n\n")
+    received = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT).stdout
+    head, _, body = received.partition("\n\n")
     assert "404" in head and "sszip-lease: pending" in head and "sszip-chain: none" in head
     assert json.loads(body)["status"] == 404
