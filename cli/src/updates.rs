@@ -37,7 +37,7 @@ const MAINNET: [(u64, Fork, [u8; DIGEST]); 8] = [
 ];
 const SLOTS_PER_EPOCH: u64 = 32;
 
-/// Whether the arguments name [`NAME`].
+/// Whether the arguments name the type `LightClientUpdates`.
 ///
 /// # Errors
 /// The other arguments do not fit the type.

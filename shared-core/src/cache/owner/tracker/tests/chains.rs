@@ -119,7 +119,7 @@ fn lower_head_that_lasts_is_accepted_as_the_head() {
 }
 
 #[test]
-fn finality_is_lost_when_a_node_fails_for_five_intervals() {
+fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
     let mut script = Script::followed();
     for _ in 0..5 {
         assert_eq!(script.fail(), "");
