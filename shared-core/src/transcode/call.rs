@@ -1,12 +1,12 @@
-//! Calls of JSON-RPC whose results are given as SSZ, and of which type. Nobody
-//! has specified that: it is this project's own (docs/transcoding.md).
+//! JSON-RPC methods whose results are available as SSZ, and their types. No specification covers
+//! SSZ for JSON-RPC results: the format is this project's own (docs/transcoding.md).
 
 use super::route::Gives;
 use crate::beacon;
 use crate::negotiate::accept::{Accept, Wish};
 use crate::negotiate::{cache_control, media_type};
 
-/// Of the types that have changed since they were first given, which one it is.
+/// Version of the types that have not changed since they were introduced.
 const V1: u8 = 1;
 
 const BYTES: Gives = Gives::Result("ByteString", V1);
@@ -15,7 +15,7 @@ const WITNESS: Gives = Gives::Result("ExecutionWitness", V1);
 const NEW_PAYLOAD: Gives = Gives::Result("NewPayloadWithWitness", V1);
 const FORKCHOICE: Gives = Gives::Result("ForkchoiceUpdatedWithWitness", V1);
 
-/// Sorted by name.
+/// Methods with SSZ results and their types, sorted by name.
 #[rustfmt::skip]
 static METHODS: &[(&str, Gives)] = &[
     ("debug_executionWitness", WITNESS),
@@ -42,14 +42,14 @@ static METHODS: &[(&str, Gives)] = &[
     ("eth_getRawTransactionByHash", BYTES),
 ];
 
-/// What a method gives; `None`: no SSZ.
+/// Returns the type of a method's result, or `None` if the result is not available as SSZ.
 pub fn gives(method: &[u8]) -> Option<&'static Gives> {
     let found = METHODS.binary_search_by(|(name, _)| name.as_bytes().cmp(method));
     found.ok().map(|at| &METHODS[at].1)
 }
 
-/// What the client is to get of a request that may be a call, as its body will
-/// say; `None`: it is none, or its answer must not be changed.
+/// Returns the client's format preference for a request that may be a JSON-RPC call, which only its
+/// body shows. `None` if the request is no call, or if its response must not be transformed.
 pub fn wish<'a>(
     method: &[u8],
     target: &[u8],
@@ -80,7 +80,7 @@ mod tests {
     use crate::transcode::route::Gives;
 
     #[test]
-    fn sorted_and_each_method_is_found() {
+    fn methods_are_sorted_and_found_by_name() {
         assert!(METHODS.is_sorted_by(|a, b| a.0 < b.0));
         for (name, given) in METHODS {
             assert_eq!(gives(name.as_bytes()), Some(given), "{name}");
@@ -96,9 +96,9 @@ mod tests {
         }
     }
 
-    /// A name that is misspelt would be an answer that can't be had as SSZ.
+    /// A misspelled type name would make the result unavailable as SSZ.
     #[test]
-    fn each_type_is_known_whatever_the_fork() {
+    fn result_types_exist_in_every_fork() {
         for (method, given) in METHODS {
             let Gives::Result(name, _) = given else {
                 panic!("{method}: {given:?}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_that_is_posted_may_be_a_call() {
+    fn format_preference_is_read_only_from_posted_json() {
         let json: (&[u8], &[u8]) = (b"content-type", b"application/json; charset=utf-8");
         let octets: (&[u8], &[u8]) = (b"ACCEPT", b"application/octet-stream");
         let of = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {

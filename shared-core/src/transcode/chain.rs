@@ -1,6 +1,5 @@
-//! What nodes say of their chain (`/eth/v1/config/spec`, `/eth/v1/beacon/genesis`):
-//! the preset, and what stands for which fork in light clients' updates
-//! (consensus-specs, `compute_fork_digest`).
+//! Specification of a node's chain (`/eth/v1/config/spec`, `/eth/v1/beacon/genesis`): the preset,
+//! and the fork digests of light client updates (consensus-specs, `compute_fork_digest`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,58 +9,60 @@ use sha2::{Digest, Sha256};
 
 use crate::ssz::{hash_tree_root, Fork, Preset, Schema};
 
-/// A fork as updates name it.
+/// Four bytes that identify a fork in light client updates.
 pub type ForkDigest = [u8; 4];
 
-/// Mainnet has three, a chain for tests may have more.
+/// Maximum number of entries of the blob schedule. Mainnet has three; a test network may have more.
 const MOST_BLOB_LIMITS: usize = 64;
 
-/// An epoch that never comes.
+/// Epoch of a fork that is not scheduled.
 const FAR_FUTURE: u64 = u64::MAX;
 
-/// What is known of a chain.
+/// Preset and fork digests of a chain.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    /// Its constants.
+    /// The preset of the chain.
     pub preset: Preset,
-    /// `None`: that is not known.
+    /// The fork digests, or `None` if they are not known.
     pub digests: Option<Arc<Digests>>,
 }
 
-/// What a node says of its chain's constants.
+/// The response of a node to `/eth/v1/config/spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// The set that they are of.
+    /// The preset of the chain.
     pub preset: Preset,
-    /// `None`: it does not say what is needed of its forks.
+    /// The fork schedule, or `None` if the response lacks a value that the schedule requires.
     pub forks: Option<Forks>,
 }
 
-/// The forks of a chain, those to come among them.
+/// Fork schedule of a chain, including future forks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forks {
     slots_per_epoch: u64,
-    /// From which epoch on, in their order.
+    /// First epoch, fork and fork version, in ascending order of epochs.
     scheduled: Vec<(u64, Fork, [u8; 4])>,
-    /// From which epoch on there are how many blobs in a block at most, in their order.
+    /// First epoch and maximum number of blobs per block, in ascending order of epochs after the
+    /// first entry.
     blobs: Vec<(u64, u64)>,
 }
 
-/// What stands for which fork.
+/// Fork digests of a chain by epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digests {
     slots_per_epoch: u64,
-    /// From which epoch on.
+    /// First epoch, fork and digest, in ascending order of epochs.
     since: Vec<(u64, Fork, ForkDigest)>,
 }
 
 impl Spec {
-    /// Of the body of such an answer; `None`: it is none, or contradicts itself.
+    /// Reads the body of the node's response. Returns `None` if it is not a spec, or if its
+    /// constants contradict its preset.
     pub fn read(body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
         let spec = body.get("data")?;
         let preset: Preset = spec.get("PRESET_BASE")?.as_str()?.parse().ok()?;
-        // who has changed these has a preset of their own, whatever they call it
+        // a chain with other values has a preset of its own, whatever its name
         let (slots, committee) = match preset {
             Preset::Mainnet => (32, 512),
             Preset::Minimal => (8, 32),
@@ -76,7 +77,7 @@ impl Spec {
     }
 }
 
-/// The root of the validators at genesis, of the body of such an answer.
+/// Returns the genesis validators root from the body of a response to `/eth/v1/beacon/genesis`.
 pub fn genesis_root(body: &[u8]) -> Option<[u8; 32]> {
     let body: Value = serde_json::from_slice(body).ok()?;
     bytes(body.get("data")?.get("genesis_validators_root")?)
@@ -93,7 +94,7 @@ impl Forks {
             let epoch = match (fork, spec.get(format!("{name}_FORK_EPOCH"))) {
                 (Fork::Phase0, _) => 0,
                 (_, Some(epoch)) => number(epoch)?,
-                // the node has not heard of it
+                // the node does not know this fork
                 (_, None) => FAR_FUTURE,
             };
             if epoch == FAR_FUTURE {
@@ -108,7 +109,7 @@ impl Forks {
         let mut blobs = Vec::new();
         if scheduled.iter().any(|(_, fork, _)| *fork >= Fork::Fulu) {
             let of = |name| spec.get(name).and_then(number);
-            // before the first of the schedule
+            // the limit before the first entry of the schedule
             blobs.push((
                 of("ELECTRA_FORK_EPOCH")?,
                 of("MAX_BLOBS_PER_BLOCK_ELECTRA")?,
@@ -130,7 +131,7 @@ impl Forks {
         })
     }
 
-    /// What stands for them on the chain with that root of its validators at genesis.
+    /// Computes the fork digests for the given genesis validators root.
     pub fn digests(&self, genesis_root: &[u8; 32]) -> Option<Digests> {
         let fulu = self
             .scheduled
@@ -157,7 +158,7 @@ impl Forks {
         })
     }
 
-    /// `get_blob_parameters`
+    /// Blob parameters of an epoch (consensus-specs, `get_blob_parameters`).
     fn blob_limit(&self, epoch: u64) -> Option<(u64, u64)> {
         let (first, schedule) = self.blobs.split_first()?;
         let mut so_far = schedule.iter().rev().skip_while(|(at, _)| *at > epoch);
@@ -166,21 +167,22 @@ impl Forks {
 }
 
 impl Digests {
-    /// The fork of a slot.
+    /// Returns the fork and the digest of a slot.
     pub fn at_slot(&self, slot: u64) -> Option<(Fork, ForkDigest)> {
         let epoch = slot / self.slots_per_epoch;
         let mut so_far = self.since.iter().rev().skip_while(|(at, ..)| *at > epoch);
         so_far.next().map(|(_, fork, digest)| (*fork, *digest))
     }
 
-    /// The fork that a digest stands for.
+    /// Returns the fork that a digest identifies.
     pub fn fork(&self, digest: ForkDigest) -> Option<Fork> {
         let found = self.since.iter().find(|(.., known)| *known == digest);
         found.map(|(_, fork, _)| *fork)
     }
 }
 
-/// `compute_fork_digest`: from fulu on the limit of blobs, and since when, is in it.
+/// Computes a fork digest (consensus-specs, `compute_fork_digest`). From fulu on it includes the
+/// blob limit and the limit's first epoch.
 fn digest(
     version: [u8; 4],
     genesis_root: &[u8; 32],
@@ -200,7 +202,8 @@ fn digest(
     Some(digest)
 }
 
-/// A number as the Beacon API writes it, or as some nodes do within a schedule.
+/// Reads a number that is a decimal string, as in the Beacon API, or a JSON number, as in the blob
+/// schedule of some nodes.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.parse().ok(),
@@ -254,9 +257,9 @@ mod tests {
         read(spec)?.forks?.digests(&root())
     }
 
-    /// As the specifications compute them (tests/ssz/test_updates.py).
+    /// The expected digests are computed by the specification's code (tests/ssz/test_updates.py).
     #[test]
-    fn mainnets_digests() {
+    fn mainnet_digests_equal_those_of_the_specification() {
         let digests = digests(&mainnet()).unwrap();
         for (epoch, fork, digest) in [
             (74_240, Fork::Altair, [0xaf, 0xca, 0xab, 0xa0]),
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn of_forks_at_one_epoch_the_last_counts() {
+    fn last_fork_is_used_when_forks_share_an_epoch() {
         let mut spec = mainnet();
         for fork in ["ALTAIR", "BELLATRIX", "CAPELLA", "DENEB", "ELECTRA"] {
             spec["data"][format!("{fork}_FORK_EPOCH")] = json!(0);
@@ -294,9 +297,9 @@ mod tests {
         assert_eq!(digests.at_slot(411_392 * 32).unwrap().0, Fork::Fulu);
     }
 
-    /// The preset is known all the same.
+    /// The preset is read nevertheless.
     #[test]
-    fn forks_that_are_not_said_are_not_guessed() {
+    fn incomplete_fork_schedule_is_rejected() {
         for (name, value) in [
             ("CAPELLA_FORK_VERSION", Value::Null),
             ("CAPELLA_FORK_VERSION", json!("0x030000")),
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_what_it_says_and_has() {
+    fn preset_is_rejected_when_its_constants_differ() {
         for (name, slots, committee) in [
             ("mainnet", 32, 512),
             ("minimal", 8, 32),

@@ -1,20 +1,18 @@
-//! One format for another: JSON of the Beacon API and of JSON-RPC as SSZ, and SSZ as
-//! JSON.
+//! Transcoding between formats: JSON of the Beacon API and of JSON-RPC to SSZ, and SSZ to JSON.
 //!
 //! | module    | concern                                                      |
 //! |-----------|--------------------------------------------------------------|
-//! | [`chain`] | what nodes say of their chain                                |
+//! | [`chain`] | preset and fork schedule of a node's chain                   |
 //! | [`engine`] | payloads and their witnesses over REST or JSON-RPC          |
-//! | [`call`]  | which calls of JSON-RPC there are, and what each gives       |
-//! | [`route`] | which routes there are, and the type of what each gives      |
-//! | [`submitted`] | which bodies of requests are SSZ, and the same as JSON   |
-//! | [`root`]  | whether a value is the one that was asked for by its root     |
-//! | [`stage`] | a body as it comes, and what there is at its end             |
-//! | [`updates`] | light clients' updates, which are no value              |
-//! | [`why`]   | why an answer can't be had in the other format               |
+//! | [`call`]  | JSON-RPC methods with SSZ results, and their types           |
+//! | [`route`] | routes of the Beacon API with SSZ responses, and their types |
+//! | [`submitted`] | request bodies in SSZ, and their conversion to JSON      |
+//! | [`root`]  | verification of values that are requested by their root      |
+//! | [`stage`] | conversion of one body while it arrives                      |
+//! | [`updates`] | light client updates, which are not one SSZ value          |
+//! | [`why`]   | reasons why a response is not available in a format          |
 //!
-//! Nothing here knows of exchanges or caches: what to do with what comes of a
-//! body is theirs.
+//! Nothing here depends on exchanges or caches: they decide what to do with a converted body.
 
 pub mod call;
 pub mod chain;
@@ -39,30 +37,29 @@ pub use self::stage::{Made, MayTake, Transcoder};
 pub use self::submitted::Submitted;
 pub use self::why::Why;
 
-/// What SSZ is sent as.
+/// Media type of SSZ.
 pub const OCTETS: &[u8] = b"application/octet-stream";
 
-/// The field that names a fork.
+/// Header that names a fork of the consensus layer.
 pub const VERSION: &str = "Eth-Consensus-Version";
 
-/// The field that names the type of a result: this project's own
-/// (docs/transcoding.md).
+/// Header that names the type of a result. It is this project's own (docs/transcoding.md).
 pub const TYPE: &str = "Sszip-Type";
 
-/// What JSON is sent as.
+/// Media type of JSON.
 pub const JSON: &[u8] = b"application/json";
 
 /// The two formats of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// In an envelope.
+    /// The value in an envelope.
     Json,
     /// The value alone.
     Ssz,
 }
 
 impl Format {
-    /// That of such a `Content-Type`; `None`: of neither.
+    /// Returns the format of a `Content-Type`, or `None` if it is neither.
     pub fn of(content_type: &[u8]) -> Option<Self> {
         match () {
             () if media_type::names_json(content_type) => Some(Format::Json),
@@ -71,7 +68,7 @@ impl Format {
         }
     }
 
-    /// The media type that it is sent as.
+    /// The media type of the format.
     pub fn media_type(self) -> &'static [u8] {
         match self {
             Format::Json => JSON,
@@ -80,18 +77,18 @@ impl Format {
     }
 }
 
-/// A request to a route that gives SSZ, or a call whose result is.
+/// A request to a route with SSZ responses, or a call with an SSZ result.
 #[derive(Clone, Copy, Debug)]
 pub struct Negotiated {
-    /// What the route gives.
+    /// The response type of the route or call.
     pub gives: &'static Gives,
-    /// What the client is to get.
+    /// The client's format preference.
     pub wish: Wish,
 }
 
 impl Negotiated {
-    /// Of such a request; `None`: it is for no such route, or its answer must not
-    /// be changed.
+    /// Reads the head of a request. Returns `None` if the route has no SSZ responses, or if the
+    /// response must not be transformed.
     pub fn read<'a>(
         method: &[u8],
         target: &[u8],
@@ -112,8 +109,9 @@ impl Negotiated {
         Some(Self { gives, wish })
     }
 
-    /// The same of a GET of the Beacon API that is for no such route, from a client that
-    /// takes one format only: it never gets the other. `None`: it is none.
+    /// Returns the request if it is a GET or HEAD of the Beacon API to a route without an SSZ type,
+    /// from a client that accepts one format only: the client must never receive the other one.
+    /// `None` otherwise.
     pub fn of_untyped<'a>(
         method: &[u8],
         target: &[u8],
@@ -134,7 +132,7 @@ impl Negotiated {
         takes_one.then_some(Self { gives, wish })
     }
 
-    /// What the client is to get; `None`: whatever the node sends.
+    /// The format that the client is to receive, or `None` for the format that the node sends.
     pub fn format(self) -> Option<Format> {
         match self.wish {
             Wish::Ssz | Wish::SszOnly => Some(Format::Ssz),
@@ -143,10 +141,10 @@ impl Negotiated {
         }
     }
 
-    /// Whether the client can do with the other format. Who makes a call can: errors
-    /// come in nothing else.
+    /// Whether the client accepts the other format too. The client of a JSON-RPC call always does,
+    /// because errors are JSON only.
     pub fn takes_other(self) -> bool {
-        // REST's is none of JSON-RPC's in any format
+        // a response of REST is none of JSON-RPC in either format
         !self.is_reply() && self.is_for_either()
     }
 
@@ -154,50 +152,50 @@ impl Negotiated {
         self.gives.is_result() || matches!(self.wish, Wish::Ssz | Wish::Json)
     }
 
-    /// Whether the client can do with nothing else.
+    /// Whether the client accepts SSZ only.
     pub fn takes_ssz_only(self) -> bool {
         !self.takes_other() && self.wish == Wish::SszOnly
     }
 
-    /// Whether the client of a route of the Beacon API can do with one format only.
+    /// Whether the client of a route of the Beacon API accepts one format only.
     pub fn takes_one_only(self) -> bool {
         let is_route = !self.is_call() && !self.is_bridged() && !self.is_reply();
         is_route && matches!(self.wish, Wish::SszOnly | Wish::JsonOnly)
     }
 
-    /// Whether one format can be made of the other.
+    /// Whether one format can be converted to the other.
     pub fn is_typed(self) -> bool {
         *self.gives != Gives::Untyped
     }
 
-    /// Whether its SSZ says by digests of which forks it is.
+    /// Whether the response's SSZ names its forks by digests.
     pub fn names_forks(self) -> bool {
         self.gives.names_forks()
     }
 
-    /// Whether it is a call.
+    /// Whether the request is a JSON-RPC call.
     pub fn is_call(self) -> bool {
         self.gives.is_result()
     }
 
-    /// Whether the client has asked for it over REST, and the node over JSON-RPC.
+    /// Whether the client uses REST and the node JSON-RPC.
     pub fn is_bridged(self) -> bool {
         matches!(self.gives, Gives::Status(..))
     }
 
-    /// Whether the client has asked for it over JSON-RPC, and the node over REST.
+    /// Whether the client uses JSON-RPC and the node REST.
     pub fn is_reply(self) -> bool {
         matches!(self.gives, Gives::Reply(..))
     }
 
-    /// What an answer in SSZ says of its type, where the route does not.
+    /// Type of an SSZ response for the header [`TYPE`], where the route does not determine it.
     pub fn label(self) -> Option<String> {
         self.gives.label()
     }
 
-    /// What an answer with that `Content-Type` is to become; `None`: it is that already,
-    /// or goes as it came. What has none or another is made what it has to be for
-    /// clients that take nothing else.
+    /// Returns the format to which a response with the given `Content-Type` is converted, or `None`
+    /// if it is sent unchanged. For clients that accept one format only, a response without a media
+    /// type or with another one is converted too.
     pub fn makes(self, content_type: Option<&[u8]>) -> Option<Format> {
         let content_type = content_type.unwrap_or_default();
         if self.is_reply() {
@@ -214,18 +212,18 @@ impl Negotiated {
             (wanted, Some(came)) => wanted != came,
             (_, None) if !self.takes_one_only() => false,
             (wanted, None) if content_type.is_empty() => self.is_typed() || wanted == Format::Ssz,
-            // nobody takes these for SSZ
+            // no client reads an event stream as SSZ
             (Format::Ssz, None) => !media_type::is_event_stream(content_type),
             (Format::Json, None) => self.is_typed() && !is_read_as_text(content_type),
         };
         is_other.then_some(wanted)
     }
 
-    /// What the node is asked for instead: one that has only the other format must
-    /// not refuse. `None`: what the client says will do.
+    /// Returns the `Accept` that the node receives, so that a node with only the other format does
+    /// not refuse. `None`: the client's own `Accept` is forwarded.
     pub fn accept(self) -> Option<&'static [u8]> {
         match self.wish {
-            // no node has another
+            // nodes have no other format for it
             _ if self.is_reply() => Some(OCTETS),
             _ if self.gives.is_result() || self.is_bridged() => Some(JSON),
             Wish::Ssz | Wish::SszOnly => {
@@ -237,12 +235,12 @@ impl Negotiated {
     }
 }
 
-/// Whether a client that takes JSON will not take an answer with that `Content-Type` for SSZ.
+/// Whether a client that accepts JSON will not read a response with that `Content-Type` as SSZ.
 fn is_read_as_text(content_type: &[u8]) -> bool {
     media_type::is_text(content_type) || media_type::is_problem(content_type)
 }
 
-/// Compiles the types of a preset, which takes milliseconds.
+/// Compiles the schemas of all forks of a preset, which takes milliseconds.
 pub fn prepare(preset: Preset) {
     for fork in Fork::ALL {
         Schema::of(*fork, preset);

@@ -1,6 +1,5 @@
-//! The routes of this module beside the operations of the Beacon API
-//! (`tests/beacon/operations.tsv`): a route that moves or is new in the specification
-//! fails here.
+//! Tests that compare the routes of this module with the operations of the Beacon API
+//! (`tests/beacon/operations.tsv`): a route that moves or is new in the specification fails here.
 
 use super::{route, submitted, Submitted};
 use crate::beacon;
@@ -10,14 +9,14 @@ const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
 /// An operation of the table.
 struct Operation {
     method: &'static str,
-    /// With a `*` in place of each parameter.
+    /// Path with a `*` in place of each parameter.
     path: String,
     takes_ssz: bool,
     gives_ssz: bool,
 }
 
 impl Operation {
-    /// A path that is one of its paths.
+    /// A target whose path matches the operation.
     fn target(&self) -> String {
         format!("{}?a=b", self.path.replace('*', "1"))
     }

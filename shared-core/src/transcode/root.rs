@@ -1,15 +1,15 @@
-//! What is asked for by a root, and whether a value is that.
+//! Roots by which values are requested, and the verification of values against them.
 
 use super::route::Gives;
 use super::stage::Made;
 use crate::beacon;
 use crate::ssz::{hash_tree_root, select, Schema, TypeId};
 
-/// The root of a tree.
+/// A hash tree root.
 pub type Root = [u8; 32];
 
-/// The part of a value whose root its path has for a name, if there is one: of a
-/// block and its header what was signed, without the signature.
+/// Path of the part of a value whose root names the value in a request's path, if there is one. For
+/// a block and its header it is the signed message without the signature.
 fn part(gives: Gives) -> Option<&'static str> {
     match gives {
         Gives::Type("BeaconState") => Some(""),
@@ -19,8 +19,8 @@ fn part(gives: Gives) -> Option<&'static str> {
     }
 }
 
-/// The root that a target (path and query) asks for; `None`: it names what it wants
-/// in another way.
+/// Returns the root that a target (path and query) names, or `None` if the target identifies the
+/// value in another way.
 pub fn asked(gives: Gives, target: &[u8]) -> Option<Root> {
     part(gives)?;
     let (_, segments) = beacon::path(target)?;
@@ -28,7 +28,7 @@ pub fn asked(gives: Gives, target: &[u8]) -> Option<Root> {
     const_hex::decode_to_array(digits).ok()
 }
 
-/// Whether what was made is the value of that root. What can't be told is not.
+/// Whether the converted body is the value with that root. A value that can't be verified is not.
 pub fn is_of(made: &mut Made, gives: Gives, root: &Root) -> bool {
     let Some(body) = made.body.in_order() else {
         return false;
@@ -36,8 +36,7 @@ pub fn is_of(made: &mut Made, gives: Gives, root: &Root) -> bool {
     made.of.is_some_and(|of| has(of, body, gives, root))
 }
 
-/// Whether a value of a type has that root. Takes a millisecond for each megabyte,
-/// or two.
+/// Whether a value has that root. Takes one to two milliseconds per megabyte.
 pub fn has((schema, ty): (&Schema, TypeId), ssz: &[u8], gives: Gives, root: &Root) -> bool {
     let found = || {
         let (ty, range) = select(schema, ty, ssz, part(gives)?).ok()?;
@@ -54,7 +53,7 @@ mod tests {
     use crate::transcode::route::{gives, Gives};
 
     #[test]
-    fn a_root_is_the_last_segment_of_some_routes() {
+    fn requested_root_is_read_from_the_last_path_segment() {
         let hex = "0x".to_owned() + &"aB".repeat(32);
         let of = |path: &str, id: &str| {
             let target = format!("/key{path}{id}?x=1");
@@ -71,15 +70,15 @@ mod tests {
                 assert_eq!(of(path, id), None, "{path}{id}");
             }
         }
-        // of other things it is not the root
+        // on other routes it is not the root of the value
         assert_eq!(of("/eth/v1/beacon/blob_sidecars/", &hex), None);
         let consolidations = format!("/eth/v1/beacon/states/{hex}/pending_consolidations");
         assert_eq!(of(&consolidations, ""), None);
     }
 
-    /// A part that is misspelt would be a value that is never the right one.
+    /// A misspelled part would make no value match its root.
     #[test]
-    fn each_part_is_there_in_each_fork() {
+    fn root_parts_exist_in_every_fork() {
         for given in [
             Gives::Type("BeaconState"),
             Gives::Type("SignedBeaconBlock"),

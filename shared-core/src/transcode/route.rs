@@ -1,39 +1,38 @@
-//! Routes of the Beacon API that give SSZ, and of which type (beacon-APIs).
+//! Routes of the Beacon API with SSZ responses, and their types (beacon-APIs).
 
 use super::updates::UPDATE;
 use crate::beacon;
 use crate::ssz::Fork;
 
-/// What a route gives.
+/// The type of a route's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// The type of that name in the answer's fork.
+    /// The named type of the response's fork.
     Type(&'static str),
-    /// The type of that name, which is the same in each fork since that one: the
-    /// answer need not say which it is of.
+    /// The named type, which is the same in every fork since the given one: the response need not
+    /// name its fork.
     Same(&'static str, Fork),
-    /// A block without its payload, where payloads are.
+    /// A signed block, blinded from bellatrix on.
     Blinded,
-    /// A block to be signed: the answer's head says whether it is blinded.
+    /// A block to be signed: the response's head says whether it is blinded.
     Produced,
-    /// One without a payload of its own: the answer's head says whether that comes
-    /// beside it.
+    /// A block to be signed without a payload of its own: the response's head says whether the
+    /// payload is included next to it.
     ProducedBeside,
-    /// Light clients' updates, one after the other, each of its own fork.
+    /// Light client updates, a list in which each update has its own fork.
     Updates,
-    /// The result of a call: the type of that name, which is no fork's, and which
-    /// of those that have had this name it is.
+    /// The result of a call: the named type, which is the same in every fork, and its version.
     Result(&'static str, u8),
-    /// The same, which becomes another type, and that has a version: JSON-RPC's status
-    /// of a payload as REST has it.
+    /// The result of a call, which is converted to a second type with a version: the payload status
+    /// of JSON-RPC as REST has it.
     Status(&'static str, &'static str, u8),
-    /// The other way round: what REST has of it, which becomes that type, or JSON.
+    /// The response of REST, which is converted to the named type of JSON-RPC, or to JSON.
     Reply(&'static str, u8),
-    /// A value that has no SSZ type here: neither format can be made of the other.
+    /// A value without an SSZ type: neither format can be converted to the other.
     Untyped,
 }
 
-/// An answer of a route of the Beacon API that is not in the tables.
+/// Response of a route of the Beacon API that is not in the tables.
 pub static UNTYPED: Gives = Gives::Untyped;
 
 const BLINDED: &str = "Eth-Execution-Payload-Blinded";
@@ -41,7 +40,7 @@ const INCLUDED: &str = "Eth-Execution-Payload-Included";
 
 const PTC_DATA: Gives = Gives::Same("PayloadAttestationData", Fork::Gloas);
 
-/// Below `/eth`; `*` is any one segment.
+/// GET routes below `/eth`; `*` matches one segment.
 pub(super) const ROUTES: &[(&str, Gives)] = &[
     ("v2/debug/beacon/states/*", Gives::Type("BeaconState")),
     ("v2/beacon/blocks/*", Gives::Type("SignedBeaconBlock")),
@@ -116,8 +115,7 @@ pub(super) const ROUTES: &[(&str, Gives)] = &[
     ),
 ];
 
-/// The same of POSTs that ask and change nothing: their bodies say for which
-/// validators, or with which builders.
+/// POST routes below `/eth` that only query: their bodies name validators or builders.
 pub(super) const POSTS: &[(&str, Gives)] = &[
     (
         "v1/beacon/states/*/validator_balances",
@@ -130,7 +128,7 @@ pub(super) const POSTS: &[(&str, Gives)] = &[
     ("v4/validator/blocks/*", Gives::ProducedBeside),
 ];
 
-/// What a request to a target (path and query) gives; `None`: no SSZ.
+/// Returns the response type for a target (path and query), or `None` if the route has no SSZ.
 pub fn gives(method: &[u8], target: &[u8]) -> Option<&'static Gives> {
     let routes = match method {
         b"GET" | b"HEAD" => ROUTES,
@@ -144,8 +142,7 @@ pub fn gives(method: &[u8], target: &[u8]) -> Option<&'static Gives> {
 }
 
 impl Gives {
-    /// The field of the answer's head, `true` or `false`, that says what kind of
-    /// block it is.
+    /// Header of the response, `true` or `false`, that names the kind of block.
     pub fn kind(self) -> Option<&'static str> {
         match self {
             Gives::Produced => Some(BLINDED),
@@ -154,7 +151,7 @@ impl Gives {
         }
     }
 
-    /// The type's name in a fork; `kind` is what [that field](Self::kind) says.
+    /// Name of the type in a fork. `kind` is the value of [that header](Self::kind).
     pub fn name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
             Gives::Type(name)
@@ -165,7 +162,7 @@ impl Gives {
             Gives::Updates => Some(UPDATE),
             Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             Gives::Blinded => Some("SignedBlindedBeaconBlock"),
-            // each has its own route
+            // v3 and v4 serve different forks
             Gives::Produced if fork > Fork::Fulu => None,
             Gives::ProducedBeside if fork <= Fork::Fulu => None,
             Gives::Produced => match kind? {
@@ -181,8 +178,8 @@ impl Gives {
         }
     }
 
-    /// The first fork that has the type, if all later ones have the same: the
-    /// answer need not say which it is of.
+    /// The first fork that has the type, if it is the same in all later forks: the response need
+    /// not name its fork.
     pub(super) fn first_fork(self) -> Option<Fork> {
         match self {
             Gives::Same(_, fork) => Some(fork),
@@ -192,7 +189,7 @@ impl Gives {
         }
     }
 
-    /// Whether an envelope around its JSON may name a fork.
+    /// Whether the envelope around the JSON may name a fork.
     pub(super) fn may_be_of_a_fork(self) -> bool {
         match self {
             Gives::Type(_) | Gives::Same(..) | Gives::Blinded => true,
@@ -202,17 +199,18 @@ impl Gives {
         }
     }
 
-    /// Whether its SSZ says by digests of which forks it is.
+    /// Whether the SSZ names its forks by digests.
     pub(super) fn names_forks(self) -> bool {
         self == Gives::Updates
     }
 
-    /// Whether it is the result of a call.
+    /// Whether this is the result of a call.
     pub(super) fn is_result(self) -> bool {
         matches!(self, Gives::Result(..))
     }
 
-    /// What an answer says of its type, where the route does not (RFC 9651).
+    /// Type of a response for the header `Sszip-Type`, where the route does not determine it (RFC
+    /// 9651).
     pub(super) fn label(self) -> Option<String> {
         match self {
             Gives::Result(name, version)
@@ -222,13 +220,12 @@ impl Gives {
         }
     }
 
-    /// Whether its JSON has more beside the value than the fork.
+    /// Whether the JSON has members besides the value and the fork.
     pub(super) fn says_more(self) -> bool {
         matches!(self, Gives::Produced | Gives::ProducedBeside)
     }
 
-    /// The type's name where the fork will be known later; `None`: it depends on
-    /// that, too.
+    /// Name of the type where the fork is known later, or `None` if the name depends on the fork.
     pub(super) fn name_in_any(self) -> Option<&'static str> {
         match self {
             Gives::Type(name) => Some(name),
@@ -243,7 +240,7 @@ mod tests {
     use crate::ssz::{Fork, Preset, Schema};
 
     #[test]
-    fn routes_are_known_by_all_of_their_path() {
+    fn routes_are_matched_by_method_and_whole_path() {
         let of = |target: &str| gives(b"GET", target.as_bytes()).copied();
         assert_eq!(
             of("/eth/v2/beacon/blocks/head?x=1"),
@@ -292,9 +289,9 @@ mod tests {
         assert_eq!(gives(b"POST", b"/eth/v3/validator/blocks/7"), None);
     }
 
-    /// A name that is misspelt would be an answer that can't be had as SSZ.
+    /// A misspelled type name would make the response unavailable as SSZ.
     #[test]
-    fn each_type_is_one_of_some_fork() {
+    fn response_types_exist_in_their_forks() {
         for (pattern, gives) in ROUTES.iter().chain(POSTS) {
             let is_known = |fork: &Fork| {
                 let name = gives.name(*fork, Some(false));
@@ -310,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kind_of_block_is_to_be_signed_is_never_guessed() {
+    fn block_type_is_none_without_its_kind() {
         let gives = Gives::Produced;
         assert_eq!(gives.name(Fork::Electra, None), None);
         assert_eq!(

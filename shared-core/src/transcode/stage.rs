@@ -1,7 +1,8 @@
-//! The stage: one format goes in as it comes, and at its end there is the other.
+//! The transcoder: it receives a body in one format while it arrives, and returns the other format
+//! at the end.
 //!
-//! JSON is read while it comes. SSZ is not: where its parts lie is known when all
-//! of it is there, so the one who holds it hands it over at the end.
+//! JSON is read while it arrives. SSZ is not: the positions of its parts are known when all of it
+//! is present, so the caller buffers the body and passes it at the end.
 
 use super::chain::Chain;
 use super::engine::status;
@@ -13,29 +14,30 @@ use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
 use crate::ssz::{Flags, Fork, Form, Parts, Preset, Schema, ToJson, ToSsz, TypeId};
 
-/// Whether a buffer may become so many bytes long.
+/// Callback that returns whether a buffer may grow to the given number of bytes.
 pub type MayTake<'a> = &'a mut dyn FnMut(usize) -> bool;
 
-/// JSON is written in pieces of so many bytes.
+/// Bytes of JSON that are written at a time.
 const PIECE: usize = 16 << 10;
 
-/// One body on its way to the other format.
+/// The conversion of one body to the other format.
 #[derive(Debug)]
 pub struct Transcoder {
     way: Way,
-    /// Of the answer's head; `None`: its envelope will say, or it has none.
+    /// The fork that the response's head names. `None` if the envelope is to name it, or if there
+    /// is none.
     fork: Option<Fork>,
-    /// Whether an envelope may name a fork.
+    /// Whether the envelope may name a fork.
     is_of_a_fork: bool,
-    /// The first fork that has the type, if all later ones have the same.
+    /// The first fork that has the type, if it is the same in all later forks.
     first_fork: Option<Fork>,
-    /// The type of its SSZ, as far as the head says.
+    /// The type of the SSZ, as far as the head determines it.
     of: Of,
-    /// Whether it is a payload's status, which REST nests.
+    /// Whether the value is a payload's status, which REST nests.
     nests: bool,
-    /// The id of the call that it is for.
+    /// The id of the call that is answered.
     id: Vec<u8>,
-    /// Of SSZ: the root that it has to have, to be stored.
+    /// The root that SSZ must have to be stored.
     root: Option<(Gives, Root)>,
     max_size: u64,
 }
@@ -43,19 +45,19 @@ pub struct Transcoder {
 #[derive(Debug)]
 enum Way {
     ToSsz(Box<ToSsz<'static>>),
-    /// So many bytes came.
+    /// SSZ to JSON, with the number of bytes received.
     ToJson(&'static Schema, TypeId, u64),
-    /// The same of what REST has of a payload's status and JSON-RPC otherwise.
+    /// Response of REST to the result of a JSON-RPC call, with the number of bytes received.
     Reply(Format, Preset, u64),
-    /// The same of light clients' updates.
+    /// Light client updates to the given format, with the number of bytes received.
     Updates(Format, Chain, u64),
 }
 
-/// A type of SSZ.
+/// The SSZ type of a value.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Type(&'static Schema, TypeId),
-    /// That of the name in the fork that the envelope will say.
+    /// The named type in the fork that the envelope will name.
     Name(&'static str, Preset),
 }
 
@@ -68,29 +70,30 @@ impl Of {
     }
 }
 
-/// What came of it.
+/// A converted body.
 #[derive(Debug)]
 pub struct Made {
     /// The body.
     pub body: Parts,
-    /// Its format.
+    /// The format of the body.
     pub format: Format,
-    /// The fork that only the envelope has named: the head is to say so.
+    /// The fork that only the envelope has named, and that the response's head is to name.
     pub fork: Option<&'static str>,
-    /// What the envelope has said of the value.
+    /// The flags of the envelope.
     pub flags: Flags,
-    /// The type of the body, if that is SSZ.
+    /// The type of the body, if it is SSZ.
     pub of: Option<(&'static Schema, TypeId)>,
-    /// Of JSON: the SSZ that it was made of has the root that was asked for, if one was.
+    /// Whether the SSZ that was converted to JSON has the requested root. True if no root was
+    /// requested.
     pub is_asked_for: bool,
 }
 
 impl Transcoder {
-    /// For an answer with that head, to become `format`. No more than `max_size`
-    /// bytes of SSZ are made or read.
+    /// Creates a transcoder for a response with the given head to `format`. At most `max_size`
+    /// bytes of SSZ are written or read.
     ///
     /// # Errors
-    /// It is known already that it can't be.
+    /// The head shows that the response can't be converted.
     pub fn new<'a>(
         gives: Gives,
         format: Format,
@@ -144,7 +147,7 @@ impl Transcoder {
             (None, Format::Json) => return Err(Why::NoVersion),
         };
         let fork = match first_fork {
-            // the type can do without one, an envelope can't
+            // the type does not need a fork, an envelope does
             Some(first) => version
                 .and_then(|name| fork_of(name).ok())
                 .filter(|fork| *fork >= first),
@@ -164,25 +167,25 @@ impl Transcoder {
         })
     }
 
-    /// The same for a call with that id.
+    /// Sets the id of the call that is answered.
     pub fn for_call(mut self, id: &[u8]) -> Self {
         self.id = id.to_vec();
         self
     }
 
-    /// The same for who asks by a root, if it is that.
+    /// Sets the root by which the client requested the value, if it did.
     pub fn asked_by(mut self, gives: Gives, root: Option<Root>) -> Self {
         self.root = root.map(|root| (gives, root));
         self
     }
 
-    /// The type of an answer's SSZ, as its head says it.
+    /// Returns the type of the response's SSZ, if the head determines it.
     pub fn type_by_head(&self) -> Option<(&'static Schema, TypeId)> {
         self.of.in_fork(None).filter(|_| !self.nests)
     }
 
-    /// Makes room for all that will likely be made of `length` bytes, so that it
-    /// need not grow. Where memory for that is refused it grows.
+    /// Reserves memory for the SSZ that `length` bytes of JSON are likely converted to, so that the
+    /// buffer need not grow. If the memory is refused, the buffer grows instead.
     pub fn expect(&mut self, length: usize) {
         if let Way::ToSsz(reader) = &mut self.way {
             let more = ssz_of_json(length).saturating_sub(reader.written());
@@ -190,10 +193,10 @@ impl Transcoder {
         }
     }
 
-    /// A piece of the body, of any size.
+    /// Reads a piece of the body, of any size.
     ///
     /// # Errors
-    /// Why it can't be, and nothing of it can.
+    /// The reason why the body can't be converted.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Why> {
         let ssz = match &mut self.way {
             Way::ToSsz(reader) => {
@@ -208,7 +211,7 @@ impl Transcoder {
                 *came += piece.len() as u64;
                 match to {
                     Format::Json => *came,
-                    // what it comes to shows at the end
+                    // its length in SSZ is known at the end
                     Format::Ssz => 0,
                 }
             }
@@ -219,7 +222,7 @@ impl Transcoder {
         }
     }
 
-    /// Whether all of the body is wanted again at its end.
+    /// Whether [`finish`](Self::finish) needs the whole body again.
     pub fn wants_all(&self) -> bool {
         matches!(
             self.way,
@@ -227,7 +230,7 @@ impl Transcoder {
         )
     }
 
-    /// Bytes that will be made, or have been so far.
+    /// Bytes of output that are written so far, or estimated.
     pub fn written(&self) -> usize {
         match &self.way {
             Way::ToSsz(reader) => reader.written(),
@@ -237,7 +240,7 @@ impl Transcoder {
         }
     }
 
-    /// Bytes that it takes for them.
+    /// Bytes of memory that the output occupies, or is estimated to occupy.
     pub fn room(&self) -> usize {
         match &self.way {
             Way::ToSsz(reader) => reader.room(),
@@ -247,12 +250,13 @@ impl Transcoder {
         }
     }
 
-    /// The body has ended; `all` is what came, if it [is wanted](Self::wants_all).
-    /// `may_take` is called with the length of what is made before that is allocated or
-    /// grows.
+    /// Ends the body and returns its conversion. `all` is the whole body, if it is
+    /// [needed](Self::wants_all). `may_take` is called with the length of the output before memory
+    /// is allocated or grows.
     ///
     /// # Errors
-    /// It was no whole value, or names another fork than its head; or memory is refused.
+    /// The body was incomplete or invalid, its envelope names another fork than its head, or memory
+    /// is refused.
     pub fn finish(self, all: &[u8], may_take: MayTake<'_>) -> Result<Made, Why> {
         let reader = match self.way {
             Way::ToSsz(reader) => reader,
@@ -318,8 +322,8 @@ impl Transcoder {
     }
 }
 
-/// How long the JSON of so much SSZ likely is: hex is twice as long, and what is
-/// mostly numbers longer than that.
+/// Estimated length of the JSON of `ssz` bytes of SSZ: hex is twice as long, and values that
+/// consist mostly of numbers are longer.
 pub(super) fn json_of(ssz: u64) -> usize {
     let ssz = usize::try_from(ssz).unwrap_or(usize::MAX);
     ssz.saturating_mul(2)
@@ -332,17 +336,17 @@ pub(crate) const fn ssz_of_json(json: usize) -> usize {
     json / 2
 }
 
-/// The same of light clients' updates, in either format.
+/// Estimated length of light client updates in the format `to`.
 fn updates_of(to: Format, came: u64) -> usize {
     match to {
         Format::Json => json_of(came),
-        // nearly all of it is hex
+        // nearly all of the JSON is hex
         Format::Ssz => usize::try_from(came / 2).unwrap_or(usize::MAX),
     }
 }
 
-/// The value in an envelope. It does not say whether it is final, which SSZ does
-/// not either.
+/// Writes the value in an envelope. The envelope has no `finalized`, which SSZ does not have
+/// either.
 fn json(
     schema: &'static Schema,
     ty: TypeId,
@@ -371,7 +375,7 @@ fn json(
     })
 }
 
-/// Appends the value alone, and leaves room for a byte.
+/// Appends the value without an envelope, and leaves room for one byte.
 pub(super) fn write_json(
     schema: &'static Schema,
     ty: TypeId,
@@ -386,7 +390,7 @@ pub(super) fn write_json(
     write(writer, body, may_take)
 }
 
-/// The same of one that is written already, in part or not.
+/// Appends the rest of a value that may be written in part, and leaves room for one byte.
 pub(super) fn write(
     mut writer: ToJson<'_, &[u8]>,
     body: &mut Vec<u8>,
@@ -404,7 +408,7 @@ pub(super) fn write(
     }
 }
 
-/// Makes room for `more` bytes, by at least a quarter of what there is.
+/// Reserves room for `more` bytes, and grows the buffer by at least a quarter.
 fn make_room(body: &mut Vec<u8>, more: usize, may_take: MayTake<'_>) -> Result<(), Why> {
     let needed = body.len().saturating_add(more);
     if needed <= body.capacity() {
@@ -418,13 +422,13 @@ fn make_room(body: &mut Vec<u8>, more: usize, may_take: MayTake<'_>) -> Result<(
     body.try_reserve_exact(more).map_err(|_| Why::Memory)
 }
 
-/// The fork that a header field or an envelope names.
+/// Returns the fork that a header or an envelope names.
 pub(super) fn fork_of(name: &[u8]) -> Result<Fork, Why> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     name.parse().map_err(|_| Why::Fork(name))
 }
 
-/// The value of a header field that is `true` or `false`, in any letter case.
+/// Value of a header that is `true` or `false`, in any letter case.
 pub(super) fn bool_of(value: &[u8]) -> Option<bool> {
     match () {
         () if value.eq_ignore_ascii_case(b"true") => Some(true),
@@ -444,7 +448,7 @@ fn type_of(
     named_type(name, fork, preset)
 }
 
-/// What a route gives in each fork that has it.
+/// Returns the types of a route in all forks that have one.
 pub fn types(gives: Gives, preset: Preset) -> Vec<(&'static Schema, TypeId)> {
     let forks = Fork::ALL.iter();
     forks
@@ -452,7 +456,7 @@ pub fn types(gives: Gives, preset: Preset) -> Vec<(&'static Schema, TypeId)> {
         .collect()
 }
 
-/// The type of that name in a fork.
+/// Returns the named type in a fork.
 pub(super) fn named_type(
     name: &str,
     fork: Fork,

@@ -1,4 +1,4 @@
-//! Bodies of requests that are SSZ, for a node that takes JSON only (beacon-APIs).
+//! Request bodies in SSZ, converted for a node that accepts JSON only (beacon-APIs).
 
 use super::stage::{bool_of, fork_of, named_type, write_json, MayTake};
 use super::why::Why;
@@ -7,26 +7,26 @@ use crate::beacon;
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset};
 
-/// The field that says whether the blobs of an envelope come with it.
+/// Header that declares whether the blobs of an envelope are included.
 const BLOB_DATA: &str = "Eth-Blob-Data-Included";
 
-/// What a route takes.
+/// The type of body that a route accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
-    /// The type of that name in the request's fork.
+    /// The named type of the request's fork.
     Type(&'static str),
-    /// The type of that name, which is the same in each fork: the request need not
-    /// say which it is of.
+    /// The named type, which is the same in every fork since the given one: the request need not
+    /// name its fork.
     Same(&'static str, Fork),
-    /// A signed block, with what there is to publish beside it.
+    /// A signed block, with its blobs where the fork has them.
     Block,
-    /// One without its payload, where payloads are.
+    /// A signed block, blinded from bellatrix on.
     BlindedBlock,
-    /// A payload's envelope, with its blobs or without, as the head says.
+    /// A payload envelope, with its blobs or without, as the head declares.
     Envelope,
 }
 
-/// POSTs below `/eth`; `*` is any one segment.
+/// POST routes below `/eth`; `*` matches one segment.
 const ROUTES: &[(&str, Takes)] = &[
     ("v2/beacon/blocks", Takes::Block),
     ("v1/beacon/blocks", Takes::Block),
@@ -68,27 +68,28 @@ const ROUTES: &[(&str, Takes)] = &[
     ),
 ];
 
-/// The routes that take SSZ.
+/// The routes that accept SSZ.
 #[cfg(test)]
 pub(super) fn routes() -> impl Iterator<Item = &'static str> {
     ROUTES.iter().map(|(route, _)| *route)
 }
 
-/// How many routes there are.
+/// The index of a route is a bit of a `u32`.
 const _: () = assert!(ROUTES.len() <= u32::BITS as usize);
 
-/// A request with a body of SSZ, as far as its head says.
+/// A request with a body in SSZ, as its head declares.
 #[derive(Clone, Copy, Debug)]
 pub struct Submitted {
     route: usize,
-    /// The type of its body, and in which fork.
+    /// The name of the body's type in `fork`.
     name: &'static str,
     fork: Fork,
 }
 
 impl Submitted {
-    /// Of such a request. `None`: it is for no such route, is no SSZ, must not be
-    /// changed, or its head does not say what it is: the node is to judge it.
+    /// Reads the head of a request. Returns `None` if the route accepts no SSZ, if the body is no
+    /// SSZ or must not be transformed, or if the head does not determine the type: the node then
+    /// validates the request.
     pub fn read<'a>(
         method: &[u8],
         target: &[u8],
@@ -119,21 +120,21 @@ impl Submitted {
         is_ssz.then_some(Self { route, name, fork })
     }
 
-    /// Which of the routes it is for, below 32.
+    /// Index of the route, below 32.
     pub fn route(self) -> usize {
         self.route
     }
 
-    /// The type of its body, for messages.
+    /// Name of the body's type, for messages.
     pub fn type_name(self) -> &'static str {
         self.name
     }
 
-    /// The body as JSON, which has no envelope. `may_take` is called with its length before
-    /// it is allocated or grows.
+    /// Converts the body to JSON, which has no envelope. `may_take` is called with its length
+    /// before memory is allocated or grows.
     ///
     /// # Errors
-    /// It is no value of its type in its fork.
+    /// The body is not a valid value of its type in its fork, or memory is refused.
     pub fn to_json(
         self,
         preset: Preset,
@@ -148,7 +149,7 @@ impl Submitted {
 }
 
 impl Takes {
-    /// The type's name, and its fork; `None`: the head does not say it.
+    /// The name of the type and its fork, or `None` if the head does not determine them.
     fn name(self, fork: Option<Fork>, has_blobs: Option<bool>) -> Option<(&'static str, Fork)> {
         let fork = match self {
             Takes::Same(name, first) => return Some((name, first)),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_is_is_said_by_the_head() {
+    fn body_type_is_read_from_route_and_head() {
         let name = |target, fork: &str| {
             let found = read(target, &[("eth-consensus-version", fork)]);
             found.map(Submitted::type_name)
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_left_alone() {
+    fn requests_without_transformable_ssz_are_ignored() {
         let electra = (&b"Eth-Consensus-Version"[..], &b"electra"[..]);
         let read = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {
             let fields = fields.iter().copied();
@@ -246,9 +247,9 @@ mod tests {
         assert!(read("POST", blocks, &[OCTETS, electra, as_it_is]).is_none());
     }
 
-    /// A name that is misspelt would be a body that can't be had as JSON.
+    /// A misspelled type name would make the body unavailable as JSON.
     #[test]
-    fn each_type_is_one_of_some_fork() {
+    fn submission_types_exist_in_their_forks() {
         for (path, takes) in ROUTES {
             for has_blobs in [false, true] {
                 let is_known = |fork: &&Fork| {

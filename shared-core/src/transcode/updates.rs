@@ -1,9 +1,10 @@
-//! `light_client/updates`: no value of SSZ, but updates one after the other
-//! (beacon-APIs), each of its own fork. JSON has `[{"version", "data"}, ...]`, and
-//! octets have for each its length, four bytes that say of which fork it is
-//! (`ForkDigest`), and the update. The length is a `uint64` and counts the digest.
+//! `light_client/updates`: not one SSZ value, but a list of updates (beacon-APIs), each with its
+//! own fork. JSON has `[{"version", "data"}, ...]`. SSZ has for each update its length, four bytes
+//! that identify its fork (`ForkDigest`), and the update. The length is a `uint64` and counts the
+//! digest.
 //!
-//! A node gives 128 at most, of some 60 KB in JSON, so they are read when all are there.
+//! A node sends at most 128 updates, of some 60 KB of JSON each, so they are converted when all of
+//! them are present.
 
 use super::chain::{Chain, Digests};
 use super::stage::{fork_of, named_type, write_json, MayTake};
@@ -11,13 +12,13 @@ use super::why::Why;
 use crate::jsonrpc::scan::{ScanError, Scanner};
 use crate::ssz::{select, version, Error, Fork, Form, Preset, Schema, ToSsz, TypeId};
 
-/// What each of them is.
+/// Name of the type of an update.
 pub(super) const UPDATE: &str = "LightClientUpdate";
 
 const LENGTH: usize = 8;
 const DIGEST: usize = 4;
 
-/// Octets of JSON, no more than `most`.
+/// Converts JSON to SSZ, of at most `most` bytes.
 pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, Why> {
     let digests = digests_of(chain)?;
     let mut octets = Vec::new();
@@ -44,13 +45,13 @@ pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, W
     Ok(octets)
 }
 
-/// One of them, and what stands for its fork.
+/// Converts one update, and returns it with its fork digest.
 fn update_of(
     preset: Preset,
     digests: &Digests,
     json: &[u8],
 ) -> Result<([u8; DIGEST], Vec<u8>), Why> {
-    // before the value or after it
+    // may be before or after the value
     let said = version(json)?.ok_or(Why::NoVersion)?;
     let fork = fork_of(said.as_bytes())?;
     let (schema, ty) = named_type(UPDATE, fork, preset)?;
@@ -64,14 +65,14 @@ fn update_of(
     }
 }
 
-/// Of the header that is attested, which decides.
+/// Slot of the attested header, which determines the fork.
 fn slot_of(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
     let (_, range) = select(schema, ty, update, "attested_header.beacon.slot").ok()?;
     let slot = update.get(range)?.first_chunk()?;
     Some(u64::from_le_bytes(*slot))
 }
 
-/// JSON of octets.
+/// Converts SSZ to JSON.
 pub(super) fn to_json(chain: &Chain, octets: &[u8], may_take: MayTake<'_>) -> Result<Vec<u8>, Why> {
     let digests = digests_of(chain)?;
     let mut body = Vec::new();
@@ -96,7 +97,7 @@ pub(super) fn to_json(chain: &Chain, octets: &[u8], may_take: MayTake<'_>) -> Re
         open(&mut body, fork, number > 0)?;
         let written = write_json(schema, ty, update, &mut body, may_take);
         written.map_err(|why| inside(why, number))?;
-        // write_json leaves room for one
+        // write_json leaves room for one byte
         body.push(b'}');
         rest = after;
         number += 1;
@@ -106,7 +107,7 @@ pub(super) fn to_json(chain: &Chain, octets: &[u8], may_take: MayTake<'_>) -> Re
     Ok(body)
 }
 
-/// What is before a value.
+/// Appends the beginning of an envelope.
 fn open(body: &mut Vec<u8>, fork: Fork, follows: bool) -> Result<(), Why> {
     let comma = if follows { "," } else { "" };
     let begin = format!("{comma}{{\"version\":\"{fork}\",\"data\":");
@@ -146,7 +147,7 @@ mod tests {
 
     const FORKS: [&str; 3] = ["altair", "capella", "fulu"];
 
-    /// Altair at epoch 1, capella at 2, fulu at 3, another limit of blobs at 4.
+    /// Altair at epoch 1, capella at 2, fulu at 3, another blob limit at 4.
     fn chain() -> Chain {
         let spec = json!({"data": {
             "PRESET_BASE": "minimal", "GENESIS_FORK_VERSION": "0x00000001",
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Zeros, at a slot of the eight in an epoch.
+    /// An update of zeros, at a slot; epochs have eight slots.
     fn update(fork: &str, slot: u64) -> Value {
         let mut data = default_of(fork);
         data["attested_header"]["beacon"]["slot"] = json!(slot.to_string());
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back_again_whatever_the_fork() {
+    fn updates_are_unchanged_after_conversion_to_ssz_and_back() {
         let slots = [
             (FORKS[0], 15),
             (FORKS[1], 16),
@@ -228,7 +229,7 @@ mod tests {
         let octets = octets(&json).unwrap();
         let again: Value = serde_json::from_slice(&to_json(&chain(), &octets).unwrap()).unwrap();
         assert!(again == json, "{again}");
-        // fulu's two are not called the same
+        // the two updates of fulu have different digests
         let mut digests = Vec::new();
         let mut rest = &octets[..];
         while let Some((length, after)) = rest.split_first_chunk() {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_may_come_last_and_is_the_one_of_the_slot() {
+    fn version_is_accepted_last_and_must_match_the_slot() {
         let last = update("altair", 9).to_string();
         assert!(last.starts_with("{\"data\""), "{last}");
         assert!(to_ssz(&chain(), 1 << 20, format!("[{last}]").as_bytes()).is_ok());
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn invalid_updates_are_reported_with_their_position() {
         let good = update("altair", 9);
         let mut without = good.clone();
         without["data"]["signature_slot"].take();
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_that_are_none_are_refused() {
+    fn invalid_ssz_of_updates_is_rejected() {
         let whole = octets(&json!([update("altair", 9), update("fulu", 30)])).unwrap();
         let first = 8 + u64::from_le_bytes(*whole.first_chunk().unwrap()) as usize;
         for end in 1..whole.len() {

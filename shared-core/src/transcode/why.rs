@@ -1,4 +1,4 @@
-//! Why an answer can't be had in the other format.
+//! Reasons why a response is not available in the other format.
 
 use std::fmt;
 
@@ -7,47 +7,47 @@ use crate::cache::reason::Reason;
 use crate::mode::Mode;
 use crate::ssz::{Error, Fork, Problem};
 
-/// Why an answer can't be had in the other format.
+/// The reason why a response is not available in the other format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing names its fork before its value. It is never guessed.
+    /// No fork is named before the value. The fork is never guessed.
     NoVersion,
-    /// It is of a fork that is not known, or that has no such type.
+    /// The fork is not known, or has no such type.
     Fork(String),
-    /// Its head and its envelope name two forks.
+    /// Head and envelope name two different forks.
     TwoVersions(&'static str, String),
-    /// The node has not said yet which forks its chain has.
+    /// The fork schedule of the node's chain is not known yet.
     NoDigests,
-    /// It stands for none of them.
+    /// The fork digest is not known.
     Digest(ForkDigest),
-    /// It is of a fork that was not, or not any more, at that slot.
+    /// The fork is not active at the slot.
     NotThen(Fork, u64),
-    /// It is no value of its type.
+    /// The value is not valid for its type.
     Invalid(Error),
-    /// It is an error, or null.
+    /// The response is an error, or null.
     Nothing,
-    /// Its JSON says more than its SSZ.
+    /// The JSON has members that SSZ does not have.
     More,
-    /// Its type is not known.
+    /// The type of the value is not known.
     Untyped,
-    /// Its status is not that of a whole value.
+    /// The response's status is not 200.
     Status(u16),
-    /// Its SSZ is longer than `sszip_ssz_max_size`. Bytes.
+    /// The SSZ is longer than `sszip_ssz_max_size`, in bytes.
     Length(u64),
-    /// It has a content coding that can't be read.
+    /// The body has a content coding that can't be decoded.
     Coding,
-    /// It must not be changed.
+    /// The response must not be transformed.
     NoTransform,
     /// Memory was refused.
     Memory,
-    /// It is long, and as many of those are being made as may be at a time.
+    /// The body is long, and the maximum number of long conversions is running.
     Busy,
-    /// Something has failed inside.
+    /// An internal error.
     Failed,
 }
 
 impl Why {
-    /// The same as a word, for logs and metrics.
+    /// The mode of the error, for logs and metrics.
     pub fn mode(&self) -> Mode {
         match self {
             Why::NoVersion | Why::More => Mode::SszVersion,
@@ -64,12 +64,12 @@ impl Why {
         }
     }
 
-    /// Whether that is over soon, whoever asks for it.
+    /// Whether the error is temporary and independent of the client.
     pub fn passes(&self) -> bool {
         matches!(self, Why::Memory | Why::Busy)
     }
 
-    /// The same, of what is not stored.
+    /// The reason for a response that is not stored.
     pub fn reason(&self) -> Reason {
         match self {
             Why::NoVersion | Why::More => Reason::SszVersion,

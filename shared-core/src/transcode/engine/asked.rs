@@ -1,4 +1,4 @@
-//! A request of the route, for a node that has the call.
+//! A request of the REST route, converted to a JSON-RPC call for a node that has only JSON-RPC.
 
 use super::problem::{self, Problem};
 use super::{path_of, Fork, ROUTE, STATUS, VERSION};
@@ -9,16 +9,16 @@ use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
 use crate::transcode::stage::{write_json, MayTake};
 use crate::transcode::{Why, TYPE};
 
-/// A request of the route: the fork that its payload is of, or what is wrong with it.
+/// A request of the REST route: the fork of its payload, or the problem with its head.
 #[derive(Clone, Debug)]
 pub struct Asked(Result<Fork, Wrong>);
 
-/// What is wrong, for the client and as a word.
+/// Problem for the client, and the mode for logs and metrics.
 type Wrong = (Problem, Mode);
 
 impl Asked {
-    /// Of such a request. `None`: it is none of the route, or must not be changed.
-    /// `decodes`: its body may be coded.
+    /// Reads the head of a request. Returns `None` if it is not for the route, or if it must not be
+    /// transformed. `decodes`: whether compressed bodies are decompressed.
     pub fn read<'a>(
         method: &[u8],
         target: &[u8],
@@ -77,18 +77,18 @@ impl Asked {
         }))
     }
 
-    /// It can't be a call, whatever it is, for that reason, unless there is one already.
+    /// Marks the request as unusable for the given reason, unless it has a problem already.
     pub fn refuse(&mut self, why: Why) {
         if self.0.is_ok() {
             self.0 = Err(wrong(why, ""));
         }
     }
 
-    /// The call that says the same. `may_take` is called with its length before it is
-    /// allocated or grows.
+    /// Converts the request to a JSON-RPC call. `may_take` is called with the length of the call
+    /// before memory is allocated or grows.
     ///
     /// # Errors
-    /// What is wrong with the request, or with its body.
+    /// The problem with the request or with its body.
     pub fn to_call(
         &self,
         preset: Preset,
@@ -100,7 +100,7 @@ impl Asked {
     }
 }
 
-/// Of a body that should be of that type.
+/// Maps a transcode error of a body that should be of the given type.
 fn wrong(why: Why, type_name: &str) -> Wrong {
     let mode = why.mode();
     let problem = match why {
@@ -115,7 +115,7 @@ fn wrong(why: Why, type_name: &str) -> Wrong {
     (problem, mode)
 }
 
-/// Where the node has JSON-RPC, of a target of the route: what is before that, and the
+/// Returns the target of JSON-RPC for a target of the route: the path before the route, and the
 /// query.
 pub fn base(target: &[u8]) -> Option<Vec<u8>> {
     let (path, query) = path_of(target);
@@ -124,7 +124,7 @@ pub fn base(target: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn call(fork: Fork, preset: Preset, ssz: &[u8], may_take: MayTake<'_>) -> Result<Vec<u8>, Why> {
-    // the same in each fork of the consensus layer
+    // these types are the same in every fork of the consensus layer
     let schema = Schema::of(ssz::Fork::Phase0, preset);
     let ty = schema.find(fork.envelope()).ok_or(Why::Failed)?;
     check(schema, ty, ssz)?;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_is_below_the_path_of_json_rpc() {
+    fn rpc_target_is_the_path_before_the_route() {
         let base = |target: &str| base(target.as_bytes()).map(|it| String::from_utf8(it).unwrap());
         assert_eq!(base(ROUTE).as_deref(), Some("/"));
         let keyed = format!("/a/key{ROUTE}?x=/engine");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_head_is_said() {
+    fn invalid_head_is_rejected_with_its_status() {
         let fork = ("Eth-Execution-Version", "amsterdam");
         let status = |fields: &[(&str, &str)]| {
             let asked = read(ROUTE, fields)?;
@@ -216,7 +216,7 @@ mod tests {
                 .unwrap_err();
             Some(wrong.0.status())
         };
-        // nothing but the body
+        // valid head, invalid body
         assert_eq!(status(&[OCTETS, fork]), Some(400));
         assert_eq!(
             status(&[OCTETS, fork, ("Content-Encoding", "identity")]),
@@ -260,7 +260,7 @@ mod tests {
         format!("{n:#x}")
     }
 
-    /// A payload as JSON-RPC has it.
+    /// An execution payload in the JSON of JSON-RPC.
     fn payload(fork: super::Fork, transactions: &[&str]) -> Value {
         let hash = |byte: &str| format!("0x{}", byte.repeat(32));
         let mut payload = json!({
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fork_has_its_call() {
+    fn requests_of_every_fork_are_converted_to_calls_and_back() {
         use super::Fork::*;
         // EIP-4844: two hashes after ten fields
         let hashes = ["01", "ab"].map(|byte| byte.repeat(32));

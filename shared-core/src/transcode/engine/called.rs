@@ -1,4 +1,5 @@
-//! A call for a payload's witness, for a node that has the route.
+//! A JSON-RPC call for a payload's witness, converted to a request of the REST route for a node
+//! that has only the route.
 
 use super::problem::{self, Problem};
 use super::{path_of, Fork, ROUTE};
@@ -12,25 +13,25 @@ use crate::transcode::Why;
 
 const METHOD: &[u8] = b"engine_newPayloadWithWitnessV";
 
-/// Bytes of a root.
+/// Length of a root in bytes.
 const ROOT: usize = 32;
 
-/// What the node is to be asked for instead.
+/// The REST request that replaces the call.
 #[derive(Debug)]
 pub struct Submission {
-    /// The fork of the payload, as a head names it.
+    /// The fork of the payload, as in the header `Eth-Execution-Version`.
     pub fork: &'static [u8],
-    /// The body.
+    /// The SSZ body of the request.
     pub ssz: Vec<u8>,
 }
 
-/// Why it is not.
+/// Reason why a call is not converted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The call is wrong, or there is no room for it.
+    /// The call is invalid, or memory is refused.
     Wrong(Problem, Mode),
-    /// The payload is not valid, since its blobs are not those that the call names: at
-    /// the route nothing names them.
+    /// The payload is invalid because its blobs are not those that the call names. The route has no
+    /// parameter that names them.
     OtherBlobs,
 }
 
@@ -53,18 +54,19 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A call of the method.
+/// A call of `engine_newPayloadWithWitness`.
 #[derive(Clone, Debug)]
 pub struct Called {
     version: u8,
-    /// The fork that the request's head names, if it does: a version may be of two.
+    /// The fork that the request's head names, if any. One version of the method may cover two
+    /// forks.
     named: Option<Fork>,
-    /// Why it can't be read.
+    /// Reason why the body can't be read.
     unread: Option<Why>,
 }
 
 impl Called {
-    /// One of that method; `None`: it is another one.
+    /// Creates the call for a method name. Returns `None` if the name is another method.
     pub fn of(method: &[u8], named: Option<Fork>) -> Option<Self> {
         Some(Self {
             version: version(method)?,
@@ -73,16 +75,15 @@ impl Called {
         })
     }
 
-    /// It can't be asked for at the route, whatever it is, for that reason, unless there
-    /// is one already.
+    /// Marks the call as not convertible for the given reason, unless it has a reason already.
     pub fn refuse(&mut self, why: Why) {
         self.unread.get_or_insert(why);
     }
 
-    /// What says the same as the call in that body.
+    /// Converts the call in `body` to a request of the route.
     ///
     /// # Errors
-    /// Why the node is not asked.
+    /// The reason why no request is sent to the node.
     pub fn to_submission(&self, preset: Preset, body: &[u8]) -> Result<Submission, Refusal> {
         if let Some(why) = &self.unread {
             return Err(why.clone().into());
@@ -97,7 +98,7 @@ impl Called {
     }
 }
 
-/// Which version of the method that is; `None`: it is another one.
+/// Returns the version of the method, or `None` if the name is another method.
 fn version(method: &[u8]) -> Option<u8> {
     match method.strip_prefix(METHOD)? {
         [digit @ b'1'..=b'5'] => Some(digit - b'0'),
@@ -105,14 +106,14 @@ fn version(method: &[u8]) -> Option<u8> {
     }
 }
 
-/// Where a node has the route that is called at a target.
+/// Returns the target of the route for a target of JSON-RPC.
 pub fn target(target: &[u8]) -> Vec<u8> {
     let (path, query) = path_of(target);
     let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
     [path, slash, ROUTE, query].concat()
 }
 
-/// What says the same as a call of that version with these params.
+/// Converts the params of a call of the given version.
 fn submission(
     version: u8,
     params: &[u8],
@@ -139,7 +140,7 @@ fn submission(
     if params.len() != count {
         return Err(wrong(&format!("{} params, not {count}", params.len())));
     }
-    // the same in each fork of the consensus layer
+    // these types are the same in every fork of the consensus layer
     let schema = Schema::of(ssz::Fork::Phase0, preset);
     let ty = |name: &str| schema.find(name).ok_or(Why::Failed);
     let param = |at: usize, name: &str| -> Result<Vec<u8>, Refusal> {
@@ -179,9 +180,9 @@ fn submission(
     })
 }
 
-/// The elements of an array.
+/// Splits an array into its elements, up to a maximum.
 fn split(array: &[u8]) -> Option<Vec<&[u8]>> {
-    // no version has more
+    // no version has more params
     const MOST: usize = 8;
     let mut scanner = Scanner::of_value(array);
     let mut elements = Vec::new();
@@ -199,7 +200,7 @@ fn is_there(value: Option<&[u8]>) -> bool {
 }
 
 fn put_offset(ssz: &mut [u8], at: usize, offset: usize) {
-    // what has no offsets is refused before
+    // offsets of 4 GiB and more are rejected before
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
     ssz[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
 }
@@ -220,7 +221,7 @@ mod tests {
     use crate::transcode::Why;
 
     #[test]
-    fn each_version_of_the_method_is_known() {
+    fn method_versions_1_to_5_are_accepted() {
         let of = |method: &str| version(method.as_bytes());
         assert_eq!(of("engine_newPayloadWithWitnessV1"), Some(1));
         assert_eq!(of("engine_newPayloadWithWitnessV5"), Some(5));
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_is_below_the_path_of_the_call() {
+    fn route_target_is_below_the_path_of_the_call() {
         let of = |path: &str| String::from_utf8(target(path.as_bytes())).unwrap();
         assert_eq!(of("/"), "/engine/v1/payloads/witness");
         assert_eq!(of("/key"), "/key/engine/v1/payloads/witness");
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_two_forks_is_told_by_the_payload_or_the_head() {
+    fn fork_is_read_from_payload_or_head_when_a_version_covers_two() {
         let fork = |version, params: &str, named| {
             let made = submission(version, params.as_bytes(), named, Preset::Mainnet);
             made.map(|made| made.fork)
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_params_are_reported_with_their_path() {
         let why = |params: &str| {
             let made = submission(4, params.as_bytes(), None, Preset::Mainnet);
             match made.unwrap_err() {
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_is_refused() {
+    fn unreadable_call_is_refused_for_its_first_reason() {
         let mut called = Called::of(b"engine_newPayloadWithWitnessV1", None).unwrap();
         let refusal = |called: &Called| match called.to_submission(Preset::Mainnet, b"") {
             Err(Refusal::Wrong(_, mode)) => mode,
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(refusal(&called), Mode::Failed);
         called.refuse(Why::Length(1));
         assert_eq!(refusal(&called), Mode::SszLength);
-        // what was wrong first is what is said
+        // the first reason is reported
         called.refuse(Why::Coding);
         assert_eq!(refusal(&called), Mode::SszLength);
     }

@@ -1,14 +1,14 @@
-//! A payload that is submitted for its witness: over REST and in SSZ, `POST
-//! /engine/v1/payloads/witness` (execution-apis, src/engine/refactor.md as of #793, and
-//! #885), or over JSON-RPC, `engine_newPayloadWithWitness`. Who asks in one of them gets
-//! the answer of a node that has only the other.
+//! Submission of an execution payload for its witness: over REST and in SSZ, `POST
+//! /engine/v1/payloads/witness` (execution-apis, src/engine/refactor.md as of #793, and #885), or
+//! over JSON-RPC, `engine_newPayloadWithWitness`. The witness bridge lets a client use either one
+//! with a node that has only the other.
 //!
-//! | module      | concern                                                   |
-//! |-------------|-----------------------------------------------------------|
-//! | [`asked`]   | a request of the route, and the call that says the same   |
-//! | [`called`]  | a call, and the request of the route that says the same    |
-//! | [`problem`] | errors of the route, and those of JSON-RPC                |
-//! | [`status`]  | what both answer: the status of a payload, with a witness |
+//! | module      | concern                                                        |
+//! |-------------|----------------------------------------------------------------|
+//! | [`asked`]   | conversion of a REST request to a call                         |
+//! | [`called`]  | conversion of a call to a REST request                         |
+//! | [`problem`] | errors of the REST route and of JSON-RPC                       |
+//! | [`status`]  | the result of both: the payload's status with its witness      |
 
 pub mod asked;
 pub mod called;
@@ -20,33 +20,33 @@ use super::route::Gives;
 pub use self::asked::Asked;
 pub use self::problem::Problem;
 
-/// The route below the path of JSON-RPC. What is before it may be the host's.
+/// The route, relative to the path of JSON-RPC. The host may serve JSON-RPC below another path.
 const ROUTE: &[u8] = b"engine/v1/payloads/witness";
 
-/// The field that names a fork.
+/// Header that names a fork of the execution layer.
 pub const VERSION: &str = "Eth-Execution-Version";
 
-/// What the result of the call becomes.
+/// Type of the REST response to which the result of the call is converted.
 pub static STATUS: Gives = Gives::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
 
-/// What the answer of the route becomes.
+/// Type of the call's result to which the REST response is converted.
 pub static REPLY: Gives = Gives::Reply("NewPayloadWithWitness", 1);
 
-/// Forks of the execution layer since there are payloads. Which of them a payload is
-/// of is said by the request's head.
+/// Forks of the execution layer since the introduction of payloads. The request's head names the
+/// fork of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fork {
-    /// The first.
+    /// The first fork with payloads.
     Paris,
-    /// With withdrawals.
+    /// Adds withdrawals.
     Shanghai,
-    /// With blobs.
+    /// Adds blobs.
     Cancun,
-    /// With requests of the execution layer's.
+    /// Adds execution requests.
     Prague,
-    /// As Prague.
+    /// Has the same types as Prague.
     Osaka,
-    /// With a list of what a block accesses.
+    /// Adds the block access list.
     Amsterdam,
 }
 
@@ -60,7 +60,7 @@ impl Fork {
         Self::Amsterdam,
     ];
 
-    /// As heads name it.
+    /// The name of the fork in headers.
     fn name(self) -> &'static str {
         match self {
             Self::Paris => "paris",
@@ -77,14 +77,14 @@ impl Fork {
         all.find(|fork| fork.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The one that a request's head names.
+    /// Returns the fork that a request's head names.
     pub fn of_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
         let is_version = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(VERSION.as_bytes());
         let (_, name) = fields.filter(is_version).last()?;
         Self::named(name)
     }
 
-    /// The method's version.
+    /// The version of the JSON-RPC method.
     fn version(self) -> u8 {
         match self {
             Self::Paris => 1,
@@ -95,7 +95,7 @@ impl Fork {
         }
     }
 
-    /// The type of what is submitted.
+    /// Name of the type of the REST request's body.
     fn envelope(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadEnvelopeParis",
@@ -106,7 +106,7 @@ impl Fork {
         }
     }
 
-    /// The type of a payload.
+    /// Name of the type of the payload.
     fn payload(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadParis",
@@ -117,7 +117,7 @@ impl Fork {
     }
 }
 
-/// Path and query of a target, and where in it the query begins, with its `?`.
+/// Splits a target into its path and its query, which begins with `?`.
 fn path_of(target: &[u8]) -> (&[u8], &[u8]) {
     let end = target.iter().position(|byte| *byte == b'?');
     target.split_at(end.unwrap_or(target.len()))

@@ -1,26 +1,26 @@
-//! Errors of the route (execution-apis, src/engine/refactor.md, "Error model"), and of
+//! Errors of the REST route (execution-apis, src/engine/refactor.md, "Error model") and of
 //! JSON-RPC.
 
 use serde_json::{json, Value};
 
 use crate::transcode::Why;
 
-/// What an error of the route is sent as (RFC 7807).
+/// Media type of an error of the route (RFC 7807).
 pub const MEDIA_TYPE: &[u8] = b"application/problem+json";
 
-/// Of an answer so many bytes are looked at for an error.
+/// Maximum number of bytes of a response that are searched for an error.
 pub const LOOKED_AT: usize = 64 << 10;
 
-/// One kind of error.
+/// A kind of error.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// The route's status.
+    /// HTTP status of the route's response.
     status: u16,
-    /// What its `type` ends in.
+    /// Last segment of the member `type`.
     name: &'static str,
-    /// JSON-RPC's codes that are this.
+    /// JSON-RPC codes that are mapped to this kind.
     codes: &'static [i64],
-    /// JSON-RPC's code for it.
+    /// JSON-RPC code to which this kind is mapped.
     code: i64,
 }
 
@@ -37,39 +37,39 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// It is no JSON.
+    /// The request is not JSON.
     PARSE = 400 "parse-error" [-32700] -32700;
-    /// It lacks something.
+    /// The request lacks a member.
     REQUEST = 400 "invalid-request" [-32600] -32600;
-    /// It is no SSZ of its type.
+    /// The body is not valid SSZ of its type.
     DECODE = 400 "ssz-decode-error" [] -32602;
-    /// The fork is not known, or not to the node.
+    /// The fork is not known to the proxy or to the node.
     FORK = 400 "unsupported-fork" [-38005] -38005;
-    /// There is no such route or method.
+    /// The route or the method does not exist.
     METHOD = 404 "method-not-found" [-32601] -32601;
-    /// There is no such payload.
+    /// The payload does not exist.
     PAYLOAD = 404 "unknown-payload" [-38001] -38001;
-    /// Of a forkchoice.
+    /// The forkchoice is invalid.
     FORKCHOICE = 409 "invalid-forkchoice" [-38002] -38002;
-    /// The same.
+    /// The forkchoice requires a reorg that is too deep.
     REORG = 409 "reorg-too-deep" [-38006] -38006;
-    /// It is too long.
+    /// The request is too long.
     LENGTH = 413 "request-too-large" [-38004] -38004;
-    /// It is no SSZ, as its head says.
+    /// The request's head declares a media type other than SSZ.
     MEDIA = 415 "unsupported-media-type" [] -32603;
-    /// It has values that can't be.
+    /// The body has invalid values.
     BODY = 422 "invalid-body" [-32602] -32602;
-    /// Of a forkchoice.
+    /// The payload attributes of a forkchoice are invalid.
     ATTRIBUTES = 422 "invalid-attributes" [-38003] -38003;
     /// The node has failed.
     INTERNAL = 500 "internal" [-32603 -32000] -32603;
-    /// What the node has sent can't be had in the format that was asked for.
+    /// The node's response is not available in the requested format.
     GATEWAY = 502 "internal" [] -32603;
-    /// There is no memory for it.
+    /// Memory is refused.
     BUSY = 503 "internal" [] -32603;
 }
 
-/// An error: what kind of it, and more, if there is more to say.
+/// An error: its kind, and a detail where one is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     kind: &'static Kind,
@@ -77,14 +77,14 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// One of that kind.
+    /// Creates an error of the given kind.
     pub fn new(kind: &'static Kind, detail: impl Into<Option<String>>) -> Self {
         let detail = detail.into();
         Self { kind, detail }
     }
 
-    /// The error that the answer to a call begins with, of which there are
-    /// [`LOOKED_AT`] bytes; `None`: it is none.
+    /// Reads the error from the first [`LOOKED_AT`] bytes of a JSON-RPC response. Returns `None` if
+    /// the response is no error.
     pub fn of_call(answer: &[u8]) -> Option<Self> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let error = answer.get("error")?.as_object()?;
@@ -97,8 +97,8 @@ impl Problem {
         ))
     }
 
-    /// The error that an answer of the route is, of which there are [`LOOKED_AT`] bytes;
-    /// `None`: it is none.
+    /// Reads the error from the first [`LOOKED_AT`] bytes of a response of the route. Returns
+    /// `None` if the response is no error.
     pub fn of_route(answer: &[u8]) -> Option<Self> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let name = answer.get("type")?.as_str()?.rsplit('/').next()?;
@@ -110,7 +110,8 @@ impl Problem {
         ))
     }
 
-    /// Why the route has no answer, of an answer to a call that begins with that.
+    /// Returns the error of the route for a JSON-RPC response that can't be transcoded. `begins` is
+    /// the beginning of the response.
     pub fn of_answer(begins: &[u8], why: &Why) -> Self {
         let of_call = match why {
             Why::Nothing => Self::of_call(begins),
@@ -122,7 +123,7 @@ impl Problem {
         })
     }
 
-    /// The same as an answer to the call with that id.
+    /// Returns the error as a JSON-RPC response to the call with the given id.
     pub fn to_call(&self, id: &[u8]) -> Vec<u8> {
         let message = self.detail.as_deref().unwrap_or(self.kind.name);
         let error = json!({ "code": self.kind.code, "message": message }).to_string();
@@ -136,12 +137,12 @@ impl Problem {
         .concat()
     }
 
-    /// The status of an answer that says so.
+    /// The HTTP status of the error's response.
     pub fn status(&self) -> u16 {
         self.kind.status
     }
 
-    /// Its body.
+    /// The body of the error's response.
     pub fn body(&self) -> Vec<u8> {
         let mut problem = json!({ "type": format!("/engine-api/errors/{}", self.kind.name) });
         if let Some(detail) = &self.detail {
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_calls_have_their_place() {
+    fn rpc_errors_are_mapped_to_problems_of_the_route() {
         let of = |code: i64| {
             let answer =
                 json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}});
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_route_have_their_code() {
+    fn problems_of_the_route_are_mapped_to_rpc_codes() {
         let of = |name: &str| {
             let problem = json!({"type": format!("/engine-api/errors/{name}"), "detail": "d\"é"});
             let problem = Problem::of_route(problem.to_string().as_bytes()).unwrap();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_error_is_none() {
+    fn response_without_an_error_gives_no_problem() {
         for answer in [
             "",
             "null",

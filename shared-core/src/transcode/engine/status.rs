@@ -1,19 +1,19 @@
-//! The status of a payload with its witness: JSON-RPC's has both in one object, the
-//! route's has a status and a witness beside it. Their parts are the same bytes.
+//! The status of a payload with its witness. JSON-RPC has both in one object, the route nests the
+//! status and has the witness next to it. The parts consist of the same bytes.
 
 use crate::ssz::schema::OFFSET;
 use crate::ssz::{self, check, select, Preset, Schema, ToJson};
 use crate::transcode::stage::{json_of, write, MayTake};
 use crate::transcode::{Format, Why};
 
-/// So much room is left before the SSZ of JSON-RPC's, for the route's is longer.
+/// Bytes that are reserved before the SSZ of JSON-RPC's type, because the route's type is longer.
 pub const LEAD: usize = OFFSET;
 
-/// The status' own byte and the offsets of its two parts.
+/// Length of the fixed part of the route's status: one byte and the offsets of two parts.
 const STATUS: usize = 1 + 2 * OFFSET;
 
-/// Makes the route's of what JSON-RPC's came to, behind [`LEAD`] bytes. `None`: it is
-/// none, and is as it was.
+/// Converts the SSZ of JSON-RPC's type, which begins after [`LEAD`] bytes, to the route's type in
+/// place. Returns `None` if the input is not valid; it is then unchanged.
 pub fn nest(ssz: &mut [u8]) -> Option<()> {
     let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET + STATUS)?;
     let offset = |at: usize| -> Option<usize> {
@@ -28,7 +28,7 @@ pub fn nest(ssz: &mut [u8]) -> Option<()> {
         return None;
     }
     let status = head[LEAD];
-    // all parts stay where they are; what they are counted from has moved
+    // all parts stay in place; the positions from which their offsets count have moved
     let fields = [
         (0, 2 * OFFSET),
         (OFFSET, witness + LEAD),
@@ -43,11 +43,11 @@ pub fn nest(ssz: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// What the route has answered, as the result of a call: in SSZ, or as the answer to the
-/// one with that id.
+/// Converts a response of the route to the result of a call: in SSZ, or in a JSON-RPC response with
+/// the given id.
 ///
 /// # Errors
-/// It is none, or there is no memory for it.
+/// The input is not valid, or memory is refused.
 pub fn result(
     preset: Preset,
     id: &[u8],
@@ -55,11 +55,11 @@ pub fn result(
     ssz: &[u8],
     may_take: MayTake<'_>,
 ) -> Result<Vec<u8>, Why> {
-    // the same in each fork of the consensus layer
+    // these types are the same in every fork of the consensus layer
     let schema = Schema::of(ssz::Fork::Phase0, preset);
     let first = ssz.first_chunk().copied().map(u32::from_le_bytes);
     let name = match first.and_then(|first| usize::try_from(first).ok()) {
-        // a key for each transaction, too, which the call has not
+        // has a key for each transaction, too, which the call's result lacks
         Some(first) if first == 3 * OFFSET => "PayloadStatusWithWitnessAndKeys",
         _ => "PayloadStatusWithWitness",
     };
@@ -102,7 +102,7 @@ pub fn result(
         &mut result,
         may_take,
     )?;
-    // its fields are the result's
+    // the members of the status are members of the result
     result.pop();
     result.extend_from_slice(b",\"witness\":");
     let ty = schema.find("OptionalRlpWitness").ok_or(Why::Failed)?;
@@ -116,8 +116,8 @@ pub fn result(
     Ok(result)
 }
 
-/// The result of a call whose payload has other blobs than it says (execution-apis,
-/// src/engine/cancun.md).
+/// Returns the result of a call whose versioned hashes do not match its payload's blobs
+/// (execution-apis, src/engine/cancun.md).
 pub fn other_blobs(id: &[u8]) -> Vec<u8> {
     const RESULT: &[u8] = b",\"result\":{\"status\":\"INVALID\",\"latestValidHash\":null,\
         \"validationError\":\"the versioned hashes are not those of the payload's transactions\"}}";
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn both_have_the_same_parts() {
+    fn status_with_witness_is_converted_in_both_directions() {
         let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
         let flat = schema.find("NewPayloadWithWitness").unwrap();
         let nested = schema.find("PayloadStatusWithWitness").unwrap();
@@ -165,14 +165,14 @@ mod tests {
                 text,
                 format!("{{\"payloadStatus\":{{{status}}},\"witness\":{lists}}}")
             );
-            // and back, with a fourth list, of keys
+            // and back, with keys as a fourth list
             let back = |format| result(Preset::Mainnet, b"7", format, &made).unwrap();
             assert_eq!(back(Format::Ssz), ssz);
             let witness = witness.replace("0xcdc1c0c7821234837890abc281ff", KEYS);
             let json = format!("{{{status},\"witness\":{witness}}}");
             let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{json}}}");
             assert_eq!(String::from_utf8(back(Format::Json)).unwrap(), answer);
-            // keys of transactions are left out
+            // the keys of transactions are omitted
             let begin = u32::from_le_bytes(made[4..8].try_into().unwrap());
             let offsets = [12, begin + 4, made.len() as u32 + 4].map(u32::to_le_bytes);
             let keyed = [&offsets.concat(), &made[8..], &[4; 2 * 65]].concat();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_stays() {
+    fn invalid_status_is_left_unchanged() {
         let zeros = [0; 40];
         for wrong in [
             vec![],
