@@ -1,4 +1,4 @@
-//! What is cached, for how long, and for whom.
+//! Settings of the cache: which responses are cached, for how long, and for which clients.
 
 use std::sync::Arc;
 
@@ -16,60 +16,60 @@ use crate::jsonrpc::methods;
 use crate::jsonrpc::said::{RowError, Rows};
 use crate::jsonrpc::stateful::is_stateful;
 
-/// The cache's settings at a place.
+/// Settings of the cache for a route.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
-    /// Whether answers are stored and looked up here.
+    /// Whether responses are stored and looked up.
     pub enable: bool,
-    /// What keeps answers apart from those of other chains, where it is the same for
-    /// all requests here.
+    /// The namespace that separates the responses of this chain from others, if it is the same for
+    /// all requests of the route.
     pub namespace: Option<Arc<[u8]>>,
-    /// Which GET requests are looked up and stored.
+    /// The GET requests that are looked up and stored.
     pub get: CachedGets,
-    /// How long answers stay fresh.
+    /// Lifetimes of responses.
     pub valid: Arc<Valid>,
-    /// Longer answers are not stored. Bytes, before compression.
+    /// Maximum length of a response that is stored, in bytes before compression.
     pub max_entry: u64,
-    /// Longer requests are not looked up. Bytes.
+    /// Maximum length of a request that is looked up, in bytes.
     pub max_request: u64,
-    /// What fields that say who asks mean.
+    /// The treatment of request headers that identify the caller.
     pub credentials: Arc<Credentials>,
-    /// Longer batches are not looked up. Calls.
+    /// Maximum number of calls of a batch that is looked up.
     pub batch_max: usize,
-    /// What the hot tier may take, over all processes of the host. Bytes.
+    /// Memory limit of the hot tier over all processes of the host, in bytes.
     pub memory: u64,
-    /// Whether one request at a time asks the node for the same thing.
+    /// Whether requests for the same key are coalesced.
     pub lock: bool,
-    /// For how long the others wait for it. Milliseconds.
+    /// Time for which followers wait for the leader, in milliseconds.
     pub lock_timeout: u64,
-    /// When expired answers may be sent.
+    /// The conditions for serving stale responses.
     pub use_stale: UseStale,
-    /// Whether the one that fetches a new one gets the expired one, too.
+    /// Whether a stale response is also sent to the request that fetches the new one.
     pub background_update: bool,
-    /// Of which hits the node is asked again.
+    /// The share of hits that are compared with the node.
     pub verify: Verify,
-    /// The nodes that the cache's owner follows.
+    /// Head sources for the owner's chain followers.
     pub follows: Arc<Vec<Declared>>,
 }
 
-/// Which GET and HEAD requests are looked up and stored.
+/// The GET and HEAD requests that are looked up and stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CachedGets {
-    /// Those of the Beacon API.
+    /// Requests of the Beacon API.
     #[default]
     Beacon,
-    /// All that RFC 9111 allows.
+    /// All requests that RFC 9111 permits.
     All,
 }
 
 impl CacheConfig {
-    /// Whether requests may be made anew in the background.
+    /// Whether background requests may be made.
     pub fn asks_anew(&self) -> bool {
         self.background_update || self.verify.is_on()
     }
 }
 
-/// What one block says of the cache; `None` where it says nothing.
+/// Cache settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheDirectives {
     enable: Option<bool>,
@@ -80,7 +80,7 @@ pub(super) struct CacheDirectives {
     max_entry: Option<u64>,
     max_request: Option<u64>,
     credentials: Option<Arc<Credentials>>,
-    /// And whether longer ones are refused.
+    /// Maximum number of calls, and whether larger batches are denied.
     batch_max: Option<(u64, bool)>,
     memory: Option<u64>,
     lock: Option<bool>,
@@ -88,9 +88,9 @@ pub(super) struct CacheDirectives {
     use_stale: Option<UseStale>,
     background_update: Option<bool>,
     verify: Option<Verify>,
-    /// Empty: `off`.
+    /// Empty if it is `off`.
     follows: Option<Arc<Vec<Declared>>>,
-    /// What is odd about the last directive.
+    /// Warning about the directive that was set last.
     pub(super) warning: Option<String>,
 }
 
@@ -104,7 +104,7 @@ pub(super) const WAITS: Range = Range {
     most: 3600 * 1000,
     unit: Unit::Time,
 };
-/// Longer than what is kept of a connection that says nothing none may be.
+/// Range of the lookup timeout. The limit is the time after which a silent connection is closed.
 pub(super) const LOOKUPS: Range = Range {
     least: 1,
     most: 1_000,
@@ -115,7 +115,8 @@ pub(super) const MAX_ENTRIES: Range = Range {
     most: GIB,
     unit: Unit::Bytes,
 };
-/// A request is scanned before it goes on: the limit bounds that work.
+/// Range of `cache_max_request`. A request is scanned before it is forwarded: the limit bounds that
+/// work.
 pub(super) const MAX_REQUESTS: Range = Range {
     least: KIB,
     most: 64 * MIB,
@@ -126,7 +127,7 @@ pub(super) const BATCHES: Range = Range {
     most: 10_000,
     unit: Unit::Number,
 };
-/// Of longer batches.
+/// Word that denies larger batches.
 const DENY: &[u8] = b"deny";
 pub(super) const MEMORIES: Range = Range {
     least: MIB,
@@ -135,8 +136,8 @@ pub(super) const MEMORIES: Range = Range {
 };
 
 impl CacheDirectives {
-    /// As [`super::Directives::set`], for names that start with `cache`, for `batch_max`
-    /// and `verify`.
+    /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
+    /// [`super::Directives::set`] does.
     pub(super) fn set(
         &mut self,
         name: &str,
@@ -175,7 +176,7 @@ impl CacheDirectives {
         };
         let milliseconds = TIMES.read(time)?;
         let valid = Arc::make_mut(self.valid.get_or_insert_default());
-        // a resource says its own
+        // the lifetime of a resource is in its own headers
         let class = Class::named(what).filter(|class| *class != Class::Resource);
         if let Some(class) = class {
             return valid
@@ -213,7 +214,7 @@ impl CacheDirectives {
         Ok(())
     }
 
-    /// Whether a rule of this block describes a method.
+    /// Whether a `cache_method` of this block describes the method.
     pub(super) fn describes(&self, method: &[u8]) -> bool {
         let rows = self.rows.as_ref();
         rows.is_some_and(|rows| rows.find(method).is_some())
@@ -233,7 +234,8 @@ impl CacheDirectives {
             invalid(given, error.to_string())
         })?;
         self.rows = Some(Arc::new(rows));
-        // most that are described here are of one chain only, and known to nobody else
+        // most methods that are added exist on one chain only, and are not in the list of known
+        // ones
         let meant = |name: &str| method_names::meant(name).is_some();
         if std::str::from_utf8(name).is_ok_and(meant) {
             self.warning = method_names::warning(&[name], Case::Exact, |_| false);
@@ -292,7 +294,7 @@ impl CacheDirectives {
         Ok(())
     }
 
-    /// As [`super::Directives::inherit`].
+    /// Copies unset settings from the enclosing block, as [`super::Directives::inherit`] does.
     pub(super) fn inherit(&mut self, outer: &Self) {
         fill(&mut self.enable, &outer.enable);
         fill(&mut self.namespace, &outer.namespace);
@@ -312,7 +314,7 @@ impl CacheDirectives {
         fill(&mut self.follows, &outer.follows);
     }
 
-    /// How many calls a batch may have that is not refused.
+    /// Maximum number of calls of a batch, if larger ones are denied.
     pub(super) fn batch_limit(&self) -> Option<usize> {
         let limit = self.batch_max.filter(|(_, denies)| *denies);
         limit.map(|(number, _)| number as usize)
@@ -326,7 +328,7 @@ impl CacheDirectives {
         }
     }
 
-    /// As [`super::Directives::resolve`].
+    /// Returns the settings with their defaults, as [`super::Directives::resolve`] does.
     pub(super) fn resolve(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
@@ -398,7 +400,7 @@ mod tests {
         directives
     }
 
-    /// Fields that bypass of those that are named, and those that keep answers apart.
+    /// Returns the bypassed headers among three, and the headers that are part of the key.
     fn meaning(directives: &CacheDirectives) -> (Vec<&'static str>, Vec<String>) {
         let credentials = directives.resolve().credentials;
         let names = ["Authorization", "Cookie", "X-Api-Key"];
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_mean_what_is_said_of_each() {
+    fn credentials_are_bypassed_ignored_or_keyed_as_configured() {
         const USUAL: &[&str] = &["Authorization", "Cookie"];
         for (lines, bypass, keyed) in [
             (&[][..], USUAL, &[][..]),
@@ -458,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_of_credentials_changes_nothing() {
+    fn invalid_credentials_are_rejected_and_change_nothing() {
         let mut said = directives(&["cache_credentials key Cookie"]);
         let before = meaning(&said);
         for (line, error) in [
@@ -494,7 +496,7 @@ mod tests {
         assert_eq!(meaning(&said), before);
     }
 
-    /// What is kept of the result 1 of a call with `[{}, "0x5"]`.
+    /// Returns class and lifetime of the result `1` of a call with the params `[{}, "0x5"]`.
     fn kept(directives: &CacheDirectives, method: &str) -> Option<(Class, u64)> {
         let valid = directives.resolve().valid;
         let params = Some(&br#"[{},"0x5"]"#[..]);
@@ -509,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_an_operators_to_add_and_to_take_away() {
+    fn method_rules_add_replace_and_remove_methods() {
         let said = directives(&[
             "cache_method acme_a block=p[1]",
             "cache_method acme_b class=tip",
@@ -530,7 +532,7 @@ mod tests {
         ] {
             assert_eq!(kept(&said, method), expected, "{method}");
         }
-        // a block that says something of methods forgets what those around it say of them
+        // methods of a block replace the methods of the blocks around it
         let mut inner = directives(&["cache_valid unfinalized 3s"]);
         inner.inherit(&said);
         assert_eq!(kept(&inner, "acme_a"), Some((Class::Unfinalized, 3_000)));
@@ -546,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_method_that_is_said_nothing_is_odd() {
+    fn unknown_method_is_set_with_a_warning() {
         let mut said = directives(&["cache_method acme_a block=p[1]", "cache_valid acme_a 1s"]);
         assert_eq!(said.warning.take(), None);
         set(&mut said, "cache_valid acme_b 1s").unwrap();
@@ -561,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_of_a_method_is_answered_with_what_is_right() {
+    fn invalid_method_rule_is_rejected_with_the_allowed_values() {
         let mut said = directives(&["cache_method acme_a class=tip"]);
         for (line, error) in [
             ("cache_method", "takes two or three values"),
@@ -586,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_credentials_forgets_those_around_it() {
+    fn credentials_are_not_inherited_into_a_block_that_sets_its_own() {
         let outer = directives(&["cache_credentials key X-Api-Key"]);
         let mut inner = directives(&[]);
         inner.inherit(&outer);

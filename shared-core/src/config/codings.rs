@@ -1,22 +1,22 @@
-//! Whether the node behind a place compresses what it was asked for in identity, in a way
-//! that is not undone here.
+//! Detection of nodes that compress a response although identity was requested, with a content
+//! coding that is not decoded.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// The content codings of a node, as far as they have shown. Shared by all settings that
-/// are made of one.
+/// Content codings of a route's node, as far as responses have shown them. All settings that are
+/// cloned from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamCodings(Arc<AtomicBool>);
 
 impl UpstreamCodings {
-    /// Whether a response came in a coding that nobody asked for and that is not undone
-    /// here. Its batches are not split: what was split could not be put together.
+    /// Whether a response had a content coding that was not requested and can't be decoded. Batches
+    /// of this node are not split, because their parts could not be merged.
     pub fn are_unknown(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Such a response came.
+    /// Records a response with an unknown coding.
     pub fn saw_unknown(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

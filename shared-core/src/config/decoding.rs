@@ -1,25 +1,25 @@
-//! Requests whose bodies are compressed.
+//! Decompression of request bodies.
 
 use super::refused::Refused;
 use crate::coded::Coded;
 
-/// Which of them are decoded, to be read, and for whom else.
+/// The compressed requests that are decoded, and the body that the node receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestDecoding {
-    /// None.
+    /// No request is decoded.
     Off,
-    /// All; the node gets what the client sent, as long as it takes that.
+    /// All requests are decoded; the node receives the compressed body until it refuses one.
     #[default]
     Auto,
-    /// All, and the node gets none that is coded.
+    /// All requests are decoded, and the node receives decoded bodies only.
     Always,
 }
 
-/// What is done with them at a place. Shared by all settings that are made of one.
+/// Treatment of compressed requests on a route. All settings that are cloned from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct CodedRequests {
     decoding: RequestDecoding,
-    /// What the node has said that it does not take.
+    /// Content codings that the node has refused.
     refused: Refused,
 }
 
@@ -31,12 +31,12 @@ impl CodedRequests {
         }
     }
 
-    /// Whether they are decoded to be read.
+    /// Whether compressed requests are decoded.
     pub fn are_read(&self) -> bool {
         self.decoding != RequestDecoding::Off
     }
 
-    /// Whether the node gets those decoded that are coded like that.
+    /// Whether the node receives requests with this content coding decoded.
     pub fn go_decoded(&self, coded: Coded) -> bool {
         match self.decoding {
             RequestDecoding::Off => false,
@@ -45,7 +45,7 @@ impl CodedRequests {
         }
     }
 
-    /// The node has answered one with 415 (RFC 9110, 15.5.16).
+    /// Records that the node has refused the content coding with 415 (RFC 9110, 15.5.16).
     pub fn saw_refusal(&self, coded: Coded) {
         self.refused.learn(coded.number());
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::{Coded, CodedRequests, RequestDecoding};
 
     #[test]
-    fn a_refusal_is_remembered_where_it_matters() {
+    fn refused_coding_is_forwarded_decoded_in_auto_mode() {
         use RequestDecoding::{Always, Auto, Off};
         for (decoding, reads, before, after) in [
             (Off, false, false, false),
@@ -69,7 +69,7 @@ mod tests {
             assert_eq!(requests.go_decoded(Coded::Gzip), before);
             shared.saw_refusal(Coded::Gzip);
             assert_eq!(requests.go_decoded(Coded::Gzip), after);
-            // of another coding it has said nothing
+            // the other coding is not refused
             assert_eq!(requests.go_decoded(Coded::Zstd), before);
         }
     }

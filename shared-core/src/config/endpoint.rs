@@ -1,43 +1,43 @@
-//! What the URL of a node says.
+//! Parser of node URLs.
 
 use std::path::PathBuf;
 
 use http::uri::{PathAndQuery, Uri};
 
-/// How a node is reached.
+/// The transport to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
     Tcp {
-        /// A name, or an address without brackets.
+        /// A host name, or an address without brackets.
         host: String,
-        /// Its port.
+        /// The port.
         port: u16,
-        /// TLS inside.
+        /// Whether the connection uses TLS.
         is_secure: bool,
     },
     /// A Unix socket.
     Unix(PathBuf),
 }
 
-/// A node's URL, taken apart.
+/// A node's URL in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// How it is reached.
+    /// The transport to the node.
     pub transport: Transport,
-    /// It is asked over a WebSocket.
+    /// Whether requests are sent over a WebSocket.
     pub is_websocket: bool,
-    /// For the `Host` of requests.
+    /// Value of the header `Host`.
     pub authority: String,
-    /// What is asked for there, with the query.
+    /// Path and query of requests.
     pub path: String,
 }
 
-/// Of a Unix socket's path, in bytes: it has to end with a NUL in 108.
+/// Maximum length of a Unix socket's path in bytes: the system's limit of 108 includes a NUL.
 pub(super) const LONGEST_SOCKET: usize = 107;
 
 impl Endpoint {
-    /// Takes a URL apart; `None`: it is none of a node, or has a user in it.
+    /// Parses a URL. Returns `None` if it is not a node's URL, or has user information.
     pub fn of(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
         let (is_websocket, is_secure) = match &*scheme.to_ascii_lowercase() {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_url_is_taken_apart() {
+    fn urls_of_all_schemes_are_parsed() {
         for (url, host, port, is_secure, is_websocket, path) in [
             ("http://node", "node", 80, false, false, "/"),
             (

@@ -7,16 +7,16 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 
 use super::store::{DATA, SOCKET};
 
-/// Folders that are made above a store's are for all to pass, as others' there
-/// are.
+/// Mode of the folders that are created above a store's. Other users may traverse them, as they may
+/// their neighbours.
 const ABOVE: u32 = 0o755;
 const OWN: u32 = 0o700;
 
-/// The words of a directive, in which a file of certificates, which has to be
-/// there, is one in `base` if it is not absolute.
+/// Returns the words of a directive with a relative `ca=FILE` resolved against `base`. The file
+/// must be readable.
 ///
 /// # Errors
-/// It can't be read.
+/// The file can't be read.
 pub fn with_files<'a>(
     directive: &str,
     words: &[&'a [u8]],
@@ -40,11 +40,12 @@ pub fn with_files<'a>(
     words.collect()
 }
 
-/// Makes sure that a store may have the folder. A host gives it to the user that
-/// serves, whatever it is: what is somebody else's must not get that far.
+/// Checks that a folder may become a store's, and creates it if it is missing. The host transfers
+/// the folder to the user of its workers, whatever it contains: files of others must be rejected
+/// before.
 ///
 /// # Errors
-/// It is none, or has something in it that is no store's, or can't be made.
+/// The path is not a folder, contains files that are not the store's, or can't be created.
 pub fn take_folder(path: &str) -> Result<(), String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => look_into(path),
@@ -56,7 +57,7 @@ pub fn take_folder(path: &str) -> Result<(), String> {
     }
 }
 
-/// ... with those above it, whatever the umask is.
+/// Creates a folder and its missing parents, with modes that do not depend on the umask.
 fn make(path: &str) -> Result<(), String> {
     let above = path.match_indices('/').map(|(end, _)| end);
     for end in above.filter(|end| *end > 0).chain([path.len()]) {
@@ -83,7 +84,7 @@ fn make(path: &str) -> Result<(), String> {
 fn look_into(path: &str) -> Result<(), String> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
-        // nor can whoever may not look into it give it away
+        // a user who can't list the folder can't transfer it either
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(format!("can't use \"{path}\" {}", reason(&error))),
     };
@@ -101,17 +102,17 @@ fn is_stores(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();
     match entry.file_type() {
-        // of the file system, where it is mounted here
+        // belongs to the file system that is mounted here
         Ok(_) if name == "lost+found" => true,
         Ok(kind) if name == DATA => kind.is_dir() || kind.is_symlink(),
-        // while it is bound it has another name, which begins with this one
+        // a socket has a longer name with this prefix until it is bound
         Ok(kind) => name.starts_with(SOCKET) && kind.is_socket(),
-        // a socket that was just replaced
+        // a socket that was replaced just now
         Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
-/// The system's, as nginx writes it.
+/// Formats an error of the system as nginx does.
 fn reason(error: &Error) -> String {
     let code = error.raw_os_error().unwrap_or(0);
     let text = error.to_string();

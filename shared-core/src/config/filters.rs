@@ -1,5 +1,4 @@
-//! Whether bodies are changed at a place on their way between the node, the
-//! exchange and the client, as far as that has shown.
+//! Detection of other filters of the host that change bodies on a route.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -8,32 +7,32 @@ const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
 const SOME: u8 = 2;
 
-/// What is known of the filters that a host has beside sszip at a place. Shared by
-/// all settings that are made of one.
+/// The other filters on a route, as far as responses have shown them. All settings that are cloned
+/// from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct Filters(Arc<AtomicU8>);
 
 impl Filters {
-    /// One changes bodies, of some answers at least.
+    /// Whether a filter changes the bodies of some responses at least.
     pub fn change(&self) -> bool {
         self.0.load(Ordering::Relaxed) == SOME
     }
 
-    /// None has changed any yet, and an answer came whole.
+    /// Whether a complete response was seen, and no filter has changed one yet.
     pub fn change_nothing(&self) -> bool {
         self.0.load(Ordering::Relaxed) == NONE
     }
 
-    /// An answer was not changed.
+    /// Records a response that was not changed.
     pub fn saw_no_change(&self) {
-        // what was seen once stays: it need not change each answer
+        // a detected change is kept: a filter need not change every response
         let relaxed = Ordering::Relaxed;
         if self.0.load(relaxed) == UNKNOWN {
             let _ = self.0.compare_exchange(UNKNOWN, NONE, relaxed, relaxed);
         }
     }
 
-    /// An answer was changed. Whether that is news.
+    /// Records a response that was changed. Returns whether it is the first one.
     pub fn saw_change(&self) -> bool {
         self.0.swap(SOME, Ordering::Relaxed) != SOME
     }
@@ -44,9 +43,9 @@ mod tests {
     use super::Filters;
 
     #[test]
-    fn a_change_is_news_once_and_stays() {
+    fn body_change_is_reported_once_and_kept() {
         let filters = Filters::default();
-        let of_another_place = Filters::default();
+        let of_another_route = Filters::default();
         assert!(!filters.change() && !filters.change_nothing());
         filters.saw_no_change();
         assert!(filters.change_nothing());
@@ -55,6 +54,6 @@ mod tests {
         assert!(!filters.saw_change());
         filters.saw_no_change();
         assert!(filters.change() && !filters.change_nothing());
-        assert!(!of_another_place.change());
+        assert!(!of_another_route.change());
     }
 }

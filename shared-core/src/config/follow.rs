@@ -1,9 +1,8 @@
-//! The node that the cache's owner follows for a namespace: which blocks are
-//! final there, and when there is a new one.
+//! The head source of a namespace: the node that the owner's chain follower polls for new heads and
+//! for finality.
 //!
-//! Header values are secrets, and so may be the path of a URL: neither is in
-//! `Debug`, nor in what [`Follow::place`] says, nor in what an operator is told
-//! of a bad one.
+//! Header values are secrets, and the path of a URL may be one: neither is in `Debug`, in the
+//! result of [`Follow::place`], or in the error for an invalid value.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,39 +12,38 @@ use http::{HeaderName, HeaderValue};
 use super::endpoint::Endpoint;
 use super::values::{invalid, once, DirectiveError, Range, Unit};
 
-/// Where and how a chain is followed.
+/// A node that a chain follower polls, with its parameters.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Follow {
-    /// Of the node: `http`, `https`, `ws` or `wss`, or `unix:/path[:/uri]`,
-    /// without user and password.
+    /// URL of the node: `http`, `https`, `ws` or `wss`, or `unix:/path[:/uri]`, without user and
+    /// password.
     pub url: String,
-    /// How often it is asked. Milliseconds.
+    /// Interval of polls in milliseconds.
     pub interval: u64,
-    /// How it is known which blocks are final.
+    /// The finality rule.
     pub finality: Finality,
-    /// What it speaks.
+    /// The API of the node.
     pub api: Api,
-    /// Header fields of each request, names as they were written.
+    /// Headers of each request, with names as they were written.
     pub headers: Vec<(String, String)>,
-    /// The certificates that it is trusted by, PEM, an absolute path; `None`:
-    /// the system's.
+    /// Absolute path of the trusted certificates in PEM, or `None` for the system's certificates.
     pub ca: Option<PathBuf>,
 }
 
-/// How it is known which blocks are final.
+/// The source of finality.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finality {
-    /// The node says so: its block `finalized`, or its finality checkpoints.
+    /// The node's block `finalized`, or its finality checkpoints.
     #[default]
     Tag,
-    /// Those that have so many blocks on top of them.
+    /// Blocks with at least this number of blocks above them are final.
     Depth(u64),
 }
 
-/// What a node speaks.
+/// The API of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Api {
-    /// JSON-RPC, as execution clients do.
+    /// JSON-RPC of execution clients.
     #[default]
     Execution,
     /// The Beacon API of consensus clients.
@@ -69,7 +67,7 @@ const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \
                           \"api=execution|beacon\", \"header=NAME:VALUE\" (quoted as a whole if \
                           there are blanks in it), \"ca=FILE\" or \"namespace=NAME\"";
 
-/// Fields that belong to a connection or a body, and not to the operator.
+/// Headers that the operator can't set, because they belong to a connection or a body.
 const NOT_OURS: &[&str] = &[
     "connection",
     "content-length",
@@ -84,10 +82,10 @@ const NOT_OURS: &[&str] = &[
 ];
 
 impl Follow {
-    /// One at this URL, with defaults for the rest.
+    /// Creates a head source with default parameters.
     ///
     /// # Errors
-    /// It is no URL of those that are followed.
+    /// The URL is not supported.
     pub fn at(url: &[u8]) -> Result<Self, DirectiveError> {
         Ok(Self {
             url: checked_url(url)?,
@@ -99,12 +97,11 @@ impl Follow {
         })
     }
 
-    /// Reads `URL [interval=TIME] [finality=tag|depth:N]
-    /// [api=execution|beacon] [header=NAME:VALUE ...] [ca=FILE]
-    /// [namespace=NAME]`, and the name with it.
+    /// Parses `URL [interval=TIME] [finality=tag|depth:N] [api=execution|beacon] [header=NAME:VALUE
+    /// ...] [ca=FILE] [namespace=NAME]`, and returns the head source and the namespace.
     ///
     /// # Errors
-    /// [`DirectiveError`] says what is allowed.
+    /// The [`DirectiveError`] contains the allowed values.
     pub fn parse(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
         let Some((url, words)) = words.split_first() else {
             return Err(invalid(b"", URLS));
@@ -130,7 +127,7 @@ impl Follow {
                 }
                 b"ca" => once(&mut ca, || file(value)),
                 b"namespace" => once(&mut namespace, || namespace_name(value)),
-                // a header's value that was not quoted
+                // may be part of a header's value that was not quoted
                 _ if secret => Err(invalid(b"...", PARAMETERS)),
                 _ => Err(invalid(word, PARAMETERS)),
             }
@@ -144,10 +141,10 @@ impl Follow {
         Ok((follow, namespace))
     }
 
-    /// Whether all of it goes together.
+    /// Checks that the parameters are compatible with the URL.
     ///
     /// # Errors
-    /// [`DirectiveError`] says what does not.
+    /// The [`DirectiveError`] names the parameter that is not.
     pub fn check(&self) -> Result<(), DirectiveError> {
         let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
         if let Some(ca) = &self.ca {
@@ -168,7 +165,7 @@ impl Follow {
         Ok(())
     }
 
-    /// The words that [`parse`](Self::parse) makes this of.
+    /// Returns the words from which [`parse`](Self::parse) reads this head source.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec![
             self.url.clone(),
@@ -184,10 +181,10 @@ impl Follow {
         words
     }
 
-    /// The URL without its path, in which there may be a secret: for logs.
+    /// The URL without its path, which may be a secret, for logs.
     pub fn place(&self) -> &str {
         let start = match self.url.strip_prefix("unix:") {
-            // the socket's path is no secret
+            // the path of the socket is no secret
             Some(path) => path.find(':').map(|end| "unix:".len() + end),
             None => self.url.find("://").and_then(|scheme| {
                 let host = scheme + "://".len();
@@ -214,10 +211,10 @@ impl fmt::Debug for Follow {
 }
 
 impl Finality {
-    /// Reads `tag` or `depth:N`.
+    /// Parses `tag` or `depth:N`.
     ///
     /// # Errors
-    /// [`DirectiveError`] says what is allowed.
+    /// The [`DirectiveError`] contains the allowed values.
     pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
         let depth = value.strip_prefix(b"depth:");
         match (value, depth.map(|depth| DEPTHS.read(depth))) {
@@ -241,10 +238,10 @@ impl fmt::Display for Finality {
 }
 
 impl Api {
-    /// Reads `execution` or `beacon`.
+    /// Parses `execution` or `beacon`.
     ///
     /// # Errors
-    /// [`DirectiveError`] says what is allowed.
+    /// The [`DirectiveError`] contains the allowed values.
     pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
         match value {
             b"execution" => Ok(Self::Execution),
@@ -266,7 +263,7 @@ impl fmt::Display for Api {
     }
 }
 
-/// The URL, its scheme in lower case.
+/// Checks a URL and returns it with its scheme in lower case.
 fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
     let is_text = given.iter().all(u8::is_ascii_graphic);
     let url = match std::str::from_utf8(given) {
@@ -293,12 +290,12 @@ fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
     }
 }
 
-/// A field of RFC 9110, 5: a token, and printable ASCII.
+/// Parses a header (RFC 9110, 5): a token, and printable ASCII.
 fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
     let colon = field.iter().position(|byte| *byte == b':');
     let (name, value) = match colon {
         Some(at) => (&field[..at], field[at + 1..].trim_ascii()),
-        // all of it may be a value
+        // the whole word may be a secret value
         None => (&b""[..], &b""[..]),
     };
     let (name, value) = (std::str::from_utf8(name), std::str::from_utf8(value));
@@ -336,7 +333,7 @@ fn file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
     }
 }
 
-/// Whether a namespace that is followed may have this name: it stands in logs.
+/// Whether a namespace with a head source may have this name, which is written to logs.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(char::is_control)
 }

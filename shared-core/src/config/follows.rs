@@ -1,32 +1,32 @@
-//! The nodes that a whole configuration follows, one for a namespace.
+//! The head sources of a whole configuration, one per namespace.
 
 use std::fmt;
 
 use super::follow::{is_name, Follow};
 
-/// A node to be followed, as a block has it.
+/// A head source as a configuration block declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Where and how it is followed.
+    /// The node and its parameters.
     pub follow: Follow,
-    /// Whose it is; `None`: the namespace's of the place.
+    /// The namespace, or `None` for the namespace of the route.
     pub namespace: Option<String>,
-    /// Where the configuration has it, for people.
+    /// Position in the configuration, for messages.
     pub at: String,
 }
 
-/// What a place has for a namespace.
+/// The source of a route's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named<'a> {
-    /// Nothing: it goes by place, host and path.
+    /// Not configured: the namespace is derived from route, host and path.
     No,
-    /// The same for all requests.
+    /// A fixed name for all requests.
     Always(&'a [u8]),
-    /// Something that hangs on the request.
+    /// A name that depends on the request.
     PerRequest,
 }
 
-/// The nodes that are followed, one for a namespace.
+/// Head sources, one per namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Follows {
     list: Vec<Followed>,
@@ -39,20 +39,21 @@ struct Followed {
     at: String,
 }
 
-/// Why a node can't be followed. The text goes on from the directive's name.
+/// Reason why a head source is rejected. The text continues a sentence that begins with the
+/// directive's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowsError {
-    /// The place has no namespace that is named.
+    /// The route has no named namespace.
     Unnamed,
-    /// The place has a namespace that hangs on the request.
+    /// The namespace of the route depends on the request.
     PerRequest,
-    /// The namespace's name can't stand in a log.
+    /// The name of the namespace is not suitable for logs.
     NotText,
-    /// The namespace has two heads.
+    /// The namespace has two different head sources.
     Two {
-        /// Its name.
+        /// The name of the namespace.
         namespace: String,
-        /// Places of the nodes, and where the configuration has them.
+        /// URLs without paths of both nodes, and their positions in the configuration.
         heads: Box<[(String, String); 2]>,
     },
 }
@@ -86,11 +87,10 @@ impl fmt::Display for FollowsError {
 impl std::error::Error for FollowsError {}
 
 impl Follows {
-    /// Adds those of a place that answers from its cache.
+    /// Adds the head sources of a route whose cache is enabled.
     ///
     /// # Errors
-    /// [`FollowsError`] says why one of them can't be followed, beside where the
-    /// configuration has it.
+    /// The reason why a head source is rejected, and its position in the configuration.
     pub fn add<'a>(
         &mut self,
         place: &'a [Declared],
@@ -135,8 +135,8 @@ impl Follows {
         })
     }
 
-    /// Takes over those of a configuration that was read later: of a namespace that
-    /// both have, its node.
+    /// Adds the head sources of a configuration that was read later, and replaces those whose
+    /// namespace it has too.
     pub fn replace_by(&mut self, later: &Self) {
         for new in &later.list {
             let same = |followed: &&mut Followed| followed.namespace == new.namespace;
@@ -147,21 +147,21 @@ impl Follows {
         }
     }
 
-    /// Whether both have the same nodes for the same namespaces, in whatever order.
+    /// Whether both have equal head sources for the same namespaces, in any order.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_there = |(name, follow)| other.iter().any(|one| one == (name, follow));
         self.list.len() == other.list.len() && self.iter().all(is_there)
     }
 
-    /// All of them, with their namespaces.
+    /// Returns all head sources with their namespaces.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Follow)> {
         self.list
             .iter()
             .map(|followed| (followed.namespace.as_str(), &followed.follow))
     }
 
-    /// As JSON, for the process that follows them: an array that has for each
-    /// an array of strings, the namespace and then the directive's words.
+    /// Serializes the head sources for the process that polls them: an array with an array of
+    /// strings for each, the namespace and then the directive's words.
     pub fn to_json(&self) -> String {
         let rows = self.iter().map(|(namespace, follow)| {
             let mut row = vec![namespace.to_owned()];
@@ -172,14 +172,14 @@ impl Follows {
     }
 }
 
-/// The namespaces and nodes that [`Follows::to_json`] has written.
+/// Reads namespaces and head sources from the JSON that [`Follows::to_json`] writes.
 ///
 /// # Errors
-/// The text says what is wrong with it; there is no header's value in it.
+/// The text describes the problem, and contains no value of a header.
 pub fn from_json(json: &[u8]) -> Result<Vec<(String, Follow)>, String> {
     let rows: Vec<Vec<String>> =
         serde_json::from_slice(json).map_err(|error| match error.classify() {
-            // it would show what it has read
+            // its message would contain the value
             serde_json::error::Category::Data => "heads are no arrays of strings".into(),
             _ => format!("heads are no JSON: {error}"),
         })?;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_later_takes_the_place_of_what_was() {
+    fn later_head_source_replaces_the_one_of_its_namespace() {
         let of = |lines: &[&str]| {
             let mut follows = Follows::default();
             follows.add(&place(lines), Named::No).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_its_places_namespaces_or_the_one_that_it_names() {
+    fn head_source_belongs_to_the_namespace_of_its_route_unless_named() {
         let mut follows = Follows::default();
         let main = Named::Always(b"main");
         follows.add(&place(&[]), Named::No).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         for named in [Named::No, Named::PerRequest, main] {
             follows.add(&two, named).unwrap();
         }
-        // the same again
+        // an equal declaration again
         follows
             .add(&place(&["http://a interval=1s"]), main)
             .unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_has_one_name_and_one_head() {
+    fn second_head_source_of_a_namespace_is_rejected() {
         let bare = place(&["http://a/secret header=A:secret"]);
         let error = |place: &[Declared], named| {
             let mut follows = Follows::default();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_says_each_head_once_and_nothing_beside_off() {
+    fn duplicate_head_source_of_a_block_is_rejected() {
         for (first, second) in [
             ("http://a", "http://b"),
             ("http://a namespace=x", "http://b namespace=x"),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_block_that_has_one_forgets_the_outer_ones() {
+    fn head_sources_are_not_inherited_into_a_block_that_sets_its_own() {
         let mut outer = Directives::default();
         set(&mut outer, "http://a").unwrap();
         let inherited = |line: Option<&str>| {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_them_gets_them_as_they_are() {
+    fn head_sources_are_unchanged_after_json_round_trip() {
         let mut follows = Follows::default();
         let place = place(&[
             "https://n/\"p\" finality=depth:7 header=A:b\\c ca=/ca namespace=\u{e9}\"",

@@ -1,19 +1,20 @@
-//! A configuration that is JSON, as in Envoy: an object of settings, with the names of
-//! docs/directives.md without their prefix.
+//! Configuration in JSON, as in Envoy: an object of settings with the names of docs/directives.md
+//! without their prefix.
 //!
-//! A value is a text as nginx has it (`"64k 10ms"`), a number, true or false, or a list
-//! of these; what a file of nginx says several times is a list of what it says each time.
+//! A value is a text in the syntax of nginx (`"64k 10ms"`), a number, a boolean, or a list of
+//! these. A directive that may occur several times in nginx is a list with one element per
+//! occurrence.
 
 use serde_json::Value;
 
-/// A setting, with its values, for each time that it is used.
+/// Name of a setting, with the values of one occurrence.
 pub type Use = (String, Vec<String>);
 
-/// The settings of an object, which is called `what`. An empty text is an empty object:
-/// Envoy has no other for a missing one.
+/// Returns the settings of an object, which messages call `what`. An empty text is an empty object,
+/// because Envoy passes one when the configuration is missing.
 ///
 /// # Errors
-/// What is wrong, and what is allowed.
+/// The problem, and the allowed values.
 pub fn settings(what: &str, json: &[u8]) -> Result<Vec<Use>, String> {
     if json.trim_ascii().is_empty() {
         return Ok(Vec::new());
@@ -32,10 +33,10 @@ pub fn settings(what: &str, json: &[u8]) -> Result<Vec<Use>, String> {
     Ok(all)
 }
 
-/// Whether a setting that can only be that is `on`.
+/// Returns whether a boolean setting is `on`.
 ///
 /// # Errors
-/// What is allowed.
+/// The allowed values.
 pub fn is_on(name: &str, values: &[String]) -> Result<bool, String> {
     match values {
         [text] if text.eq_ignore_ascii_case("on") => Ok(true),
@@ -47,8 +48,8 @@ pub fn is_on(name: &str, values: &[String]) -> Result<bool, String> {
     }
 }
 
-/// The values of a setting, of each time that it is used: a file of nginx says some
-/// several times, and here there is a list of what it says each time.
+/// Returns the values of a setting for each occurrence: settings that may occur several times in
+/// nginx are a list here.
 fn uses(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
     match value {
         Value::Array(list) if list.iter().any(has_several) => {
@@ -66,7 +67,7 @@ fn has_several(value: &Value) -> bool {
     }
 }
 
-/// Of a list each of its values, of a text each of its words, as in a file of nginx.
+/// Returns the values of a list, or the words of a text, as nginx splits them.
 fn values(name: &str, value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(list) => list.iter().map(|one| scalar(name, one)).collect(),
@@ -82,7 +83,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 fn scalar(name: &str, value: &Value) -> Result<String, String> {
     Ok(match value {
         Value::Bool(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
-        // of a Struct all numbers are doubles
+        // all numbers of a Struct are doubles
         Value::Number(number) => match number.as_f64() {
             Some(whole) if whole.fract() == 0.0 && whole.abs() < 9e15 => format!("{whole:.0}"),
             _ => number.to_string(),

@@ -1,9 +1,8 @@
-//! What is learnt from the nodes behind a place: which preset their chain has, and
-//! which forks.
+//! Capabilities of a route's nodes that probes detect: the preset of their chain, and its forks.
 //!
-//! Nothing waits for it, and nothing is forgotten: what is old is asked for again, and
-//! holds until there is an answer. A node that does not say it, or not in time, is
-//! asked again after longer and longer pauses.
+//! No request waits for a probe, and no result is discarded: an old result is probed again, and is
+//! used until the new response arrives. A node that does not respond, or not in time, is probed
+//! again after growing pauses.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,27 +10,27 @@ use crate::lock::locked;
 use crate::ssz::Preset;
 use crate::transcode::chain::{genesis_root, Digests, Forks, Spec};
 
-/// For so long nobody asks again. Milliseconds.
+/// Milliseconds for which a result is not probed again.
 pub const FRESH: u64 = 10 * 60 * 1_000;
-/// The first pause after a question without an answer; each is twice the last.
+/// Milliseconds before the first repetition of a probe without a usable response; each pause is
+/// twice the last.
 const PAUSE: u64 = 5_000;
-/// Of nodes that were not heard of one is asked in so many milliseconds, at most:
-/// clients may make their names up.
+/// Minimum milliseconds between the first probes of unknown nodes: clients may invent names.
 const PACE: u64 = 1_000;
-/// So many are remembered: places with more of them are rare.
+/// Maximum number of nodes of a route. Routes with more are rare.
 const MOST: usize = 16;
 
-/// What there is to ask.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// The constants of the chain.
+    /// The specification of the chain.
     Spec,
-    /// The root of its validators at genesis.
+    /// The genesis of the chain, with its validators root.
     Genesis,
 }
 
 impl Question {
-    /// The route below `/eth/` that answers it.
+    /// The route below `/eth/` that returns it.
     pub fn route(self) -> &'static str {
         match self {
             Question::Spec => "v1/config/spec",
@@ -40,33 +39,33 @@ impl Question {
     }
 }
 
-/// What a request needs to know.
+/// Capabilities that a request requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The preset, which the operator has not said.
+    /// Whether the preset is required, because it is not configured.
     pub preset: bool,
-    /// What stands for which fork.
+    /// Whether the fork digests are required.
     pub digests: bool,
 }
 
-/// What is known of a node's chain.
+/// Known properties of a node's chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Its preset.
+    /// The preset.
     pub preset: Option<Preset>,
-    /// What stands for which of its forks.
+    /// The fork digests.
     pub digests: Option<Arc<Digests>>,
 }
 
-/// What is known of the nodes behind a place, each by its name there. Shared by all
-/// settings that are made of one.
+/// Capabilities of a route's nodes, by the name of the node. All settings that are cloned from one
+/// share it.
 #[derive(Clone, Debug, Default)]
 pub struct Learnt(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
     nodes: Vec<Node>,
-    /// When the next one may be taken up. Milliseconds, as all times here.
+    /// Time from which the next node may be added. All times are milliseconds.
     next: u64,
 }
 
@@ -78,11 +77,11 @@ struct Node {
     genesis_root: Option<[u8; 32]>,
     spec: Due,
     genesis: Due,
-    /// When it was last wanted.
+    /// Time of the last request that required a capability.
     wanted: u64,
 }
 
-/// When something is to be asked.
+/// Time of the next probe, and the number of probes without a usable response.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
     at: u64,
@@ -90,7 +89,7 @@ struct Due {
 }
 
 impl Learnt {
-    /// What is known of a node.
+    /// Returns the known properties of a node's chain.
     pub fn of(&self, name: &[u8]) -> Known {
         self.table(|table| {
             let node = table.find(name);
@@ -98,15 +97,15 @@ impl Learnt {
         })
     }
 
-    /// What is to be asked now of a node, by whoever asks for this: nobody else will
-    /// be told the same for a while.
+    /// Returns the probe that the caller must send now, if one is due. Other callers don't receive
+    /// the same probe until it is due again.
     pub fn question(&self, name: &[u8], needs: Needs, now: u64) -> Option<Question> {
         self.table(|table| table.question(name, needs, now))
     }
 
-    /// The body of a node's answer. Whether it is one.
+    /// Records the body of a node's response. Returns whether it was usable.
     pub fn learn(&self, name: &[u8], question: Question, body: &[u8], now: u64) -> bool {
-        // not while others wait for the table
+        // parsed before the table is locked
         let (spec, root) = match question {
             Question::Spec => (Spec::read(body), None),
             Question::Genesis => (None, genesis_root(body)),
@@ -163,7 +162,7 @@ impl Table {
         node.question(needs, now)
     }
 
-    /// Whether there is room for another one.
+    /// Makes room for another node. Returns whether there is any.
     fn make_room(&mut self, now: u64) -> bool {
         if self.nodes.len() < MOST {
             return true;
@@ -219,7 +218,7 @@ impl Due {
         self.at <= now
     }
 
-    /// It is asked: again, if nothing comes of that, after a while.
+    /// Schedules the next probe in case this one has no usable response.
     fn put_off(&mut self, now: u64) {
         let pause = PAUSE.saturating_mul(1 << self.in_vain.min(16)).min(FRESH);
         self.at = now.saturating_add(pause);
@@ -246,7 +245,7 @@ mod tests {
         "0xf5dcb5564e829aab27264b9becd5dfaa017085611224cb3036f573368dbb9d47"}}"#;
 
     #[test]
-    fn what_is_known_is_asked_again_when_it_is_old() {
+    fn old_capability_is_probed_again_and_kept_until_the_response() {
         let learnt = Learnt::default();
         let shared = learnt.clone();
         assert_eq!(learnt.question(b"a", PRESET, 7), Some(Question::Spec));
@@ -260,14 +259,14 @@ mod tests {
             learnt.question(b"a", PRESET, 9 + FRESH),
             Some(Question::Spec)
         );
-        // it holds until there is an answer
+        // the old value is used until a response arrives
         assert_eq!(learnt.of(b"a").preset, Some(Preset::Gnosis));
         assert!(!learnt.learn(b"a", Question::Spec, b"<html>", 10 + FRESH));
         assert_eq!(learnt.of(b"a").preset, Some(Preset::Gnosis));
     }
 
     #[test]
-    fn forks_need_both_answers_in_any_order() {
+    fn fork_digests_are_known_after_both_responses_in_any_order() {
         for questions in [
             [Question::Spec, Question::Genesis],
             [Question::Genesis, Question::Spec],
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_asked_less_and_less() {
+    fn pause_between_probes_doubles_while_the_node_fails() {
         let learnt = Learnt::default();
         let mut now = 0;
         for pause in [PAUSE, 2 * PAUSE, 4 * PAUSE] {
@@ -302,7 +301,7 @@ mod tests {
             assert_eq!(learnt.question(b"", PRESET, now), Some(Question::Spec));
             now += FRESH;
         }
-        // and as often as others once it has
+        // pauses start again after a response
         assert!(learnt.learn(b"", Question::Spec, GNOSIS, now));
         now += FRESH;
         assert_eq!(learnt.question(b"", PRESET, now), Some(Question::Spec));
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_clients_make_up_are_asked_slowly_and_take_nobodys_place() {
+    fn invented_node_names_are_rate_limited_and_evict_no_known_node() {
         let learnt = Learnt::default();
         let name = |number: u64| number.to_string().into_bytes();
         assert!(learnt.question(b"real", PRESET, 0).is_some());
@@ -326,7 +325,7 @@ mod tests {
         }
         assert_eq!(asked, 10 * MOST as u64);
         assert!(learnt.0.lock().unwrap().nodes.len() <= MOST);
-        // not even those of which something is known, while they are asked for
+        // known nodes that were used recently are not replaced
         let learnt = Learnt::default();
         for number in 0..=MOST as u64 {
             let now = number * PACE;

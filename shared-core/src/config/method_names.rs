@@ -1,20 +1,20 @@
-//! Warnings about methods that no node is known to have, in settings that name methods.
+//! Warnings about unknown methods in settings that name methods.
 
 use super::suggest::{nearest, nearest_beginning};
 use crate::jsonrpc::known;
 
-/// How a setting compares the names that it is given with those of calls.
+/// Case sensitivity of a setting's method names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    /// To the letter.
+    /// Names are compared exactly.
     Exact,
-    /// Whatever the case of their letters.
+    /// Names are compared without regard to case.
     Any,
 }
 
-/// Describes those of `patterns`, names or beginnings with a `*`, that match no known
-/// method, and the nearest ones that do. The text goes on from the setting's name; `None`:
-/// all match. `is_defined` tells the methods that the operator has described.
+/// Describes the patterns (names or prefixes with `*`) that match no known method, and suggests the
+/// nearest known ones. The text continues a sentence that begins with the setting's name. `None` if
+/// all match. `is_defined` returns whether the operator has described a method.
 pub(super) fn warning(
     patterns: &[&[u8]],
     case: Case,
@@ -25,7 +25,7 @@ pub(super) fn warning(
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// The known name or pattern that an unknown one was probably meant to be.
+/// Returns the known name or pattern that an unknown one was probably meant to be.
 pub(super) fn meant(pattern: &str) -> Option<String> {
     let beginning = |beginning: &str| format!("{beginning}*");
     if let Some(given) = pattern.strip_suffix('*') {
@@ -43,7 +43,7 @@ pub(super) fn meant(pattern: &str) -> Option<String> {
         return Some(beginning(pattern));
     }
     let mut names: Vec<_> = known::names().filter(without_namespace).collect();
-    // what most clients call
+    // most clients call methods of this namespace
     names.sort_by_key(|name| !name.starts_with("eth_"));
     names.first().map(|name| (*name).to_owned())
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ones_are_named_with_the_nearest_known_one() {
+    fn unknown_names_are_reported_with_the_nearest_known_one() {
         for (pattern, meant) in [
             ("eth_sendRawTransacton", "eth_sendRawTransaction"),
             ("eth_gasPrise", "eth_gasPrice"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_far_from_all_known_ones_are_only_called_unknown() {
+    fn distant_names_are_reported_without_a_suggestion() {
         for pattern in ["acme_priceOracle", "mychain_*"] {
             let said = said(pattern, Case::Any).unwrap();
             assert!(said.ends_with(&format!("\"{pattern}\"")), "{said}");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn case_counts_where_the_setting_says_so() {
+    fn case_is_ignored_only_by_case_insensitive_settings() {
         for pattern in ["ETH_CALL", "Debug_*"] {
             assert_eq!(said(pattern, Case::Any), None, "{pattern}");
             assert!(said(pattern, Case::Exact).is_some(), "{pattern}");

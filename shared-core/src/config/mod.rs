@@ -1,9 +1,9 @@
-//! What an operator configures, read and checked once.
+//! The configuration that an operator writes, read and validated once.
 //!
-//! [`Directives`] is what one block of a configuration says; blocks inherit
-//! from the ones around them. [`Config`] is the result, with every default
-//! filled in. Names are the same in every host: the field `min_length` is the
-//! directive `sszip_min_length` in nginx and `min_length` in Envoy.
+//! [`Directives`] holds the settings of one configuration block; blocks inherit from the blocks
+//! around them. [`Config`] is the result, with all defaults filled in. Names are the same in every
+//! host: the field `min_length` is the directive `sszip_min_length` in nginx and `min_length` in
+//! Envoy.
 
 mod cache;
 mod codings;
@@ -51,73 +51,73 @@ use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
 pub use verify::{Verify, ALL as ALL_HITS};
 
-/// Which content codings the node is asked for.
+/// The content codings that upstream requests accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamEncoding {
-    /// `Accept-Encoding: identity`, whatever the client accepts.
+    /// `Accept-Encoding: identity`, independent of the client.
     Identity,
-    /// What the client sent.
+    /// The client's `Accept-Encoding`.
     Pass,
 }
 
-/// Buffers of one stream. A client that keeps them all slows the node.
+/// Buffers of one stream. A client that fills them all delays the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// How many at most.
+    /// Maximum number of buffers.
     pub number: u32,
-    /// Bytes of each.
+    /// Size of a buffer in bytes.
     pub size: u32,
 }
 
-/// The settings of a place (in nginx: a location).
+/// The settings of a route (in nginx: a location).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whether sszip acts here at all.
+    /// Whether sszip is enabled.
     pub enable: bool,
     /// Media types to compress.
     pub types: MediaTypes,
-    /// Shorter bodies go out as they are. Bytes.
+    /// Minimum length of a body that is compressed, in bytes.
     pub min_length: u64,
-    /// libdeflate's level, 0 to 12.
+    /// Compression level of libdeflate, 0 to 12.
     pub comp_level: u8,
-    /// Longer bodies are not held but streamed. Bytes.
+    /// Maximum length of a body that is buffered and compressed in one shot, in bytes. Longer
+    /// bodies are streamed.
     pub max_oneshot: u64,
-    /// How much of a body of unknown length is held, in the hope that it ends.
-    /// Bytes.
+    /// Bytes of a body of unknown length that are buffered before it is streamed.
     pub hold: u64,
-    /// How long at most. Milliseconds.
+    /// Milliseconds for which such a body is buffered at most.
     pub hold_ms: u64,
-    /// How hard a stream is compressed, 1 to 3.
+    /// Compression level of streams, 1 to 3.
     pub stream_level: u8,
-    /// What the whole process may hold before bodies of this place pass
-    /// through. Bytes.
+    /// Memory limit of the whole process in bytes, above which bodies of this route are sent
+    /// unchanged.
     pub memory: u64,
-    /// What the node is asked for.
+    /// The content codings that upstream requests accept.
     pub upstream_encoding: UpstreamEncoding,
-    /// What is done with requests whose bodies are compressed.
+    /// Treatment of compressed requests.
     pub coded_requests: CodedRequests,
-    /// What a host that has no buffers of its own sends a stream in.
+    /// Buffers for streams in hosts that have none of their own.
     pub buffers: Buffers,
-    /// What is stored and looked up.
+    /// Settings of the cache.
     pub cache: CacheConfig,
-    /// What may be called; `None`: whatever the node takes.
+    /// The policy, or `None` if all calls are allowed.
     pub policy: Option<Arc<Policy>>,
-    /// What is given as SSZ.
+    /// Settings of transcoding.
     pub ssz: SszConfig,
-    /// Fields of the node's answers that the host hides from clients, in lower
-    /// case: they are heeded and stored, and sent to nobody.
+    /// Headers of upstream responses, in lower case, that the host hides from clients: they are
+    /// applied and stored, and never sent.
     pub hidden: Arc<[Vec<u8>]>,
-    /// What has shown of the host's other filters here.
+    /// Detected body filters of the host.
     pub filters: Filters,
-    /// What has shown of the node's content codings here.
+    /// Detected content codings of the node.
     pub upstream_codings: UpstreamCodings,
-    /// Where requests go.
+    /// The upstream of requests.
     pub destination: Destination,
-    /// Shared by every place of the process.
+    /// State that all routes of the process share.
     pub process: Process,
 }
 
-/// What one block of a configuration says; `None` where it says nothing.
+/// Settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub struct Directives {
     enable: Option<bool>,
@@ -135,14 +135,14 @@ pub struct Directives {
     cache: cache::CacheDirectives,
     policy: policy::PolicyDirectives,
     ssz: ssz::SszDirectives,
-    /// What is odd about the last directive.
+    /// Warning about the directive that was set last.
     warning: Option<String>,
 }
 
-/// How long a body of unknown length is held, where it is not configured.
+/// Default time for which a body of unknown length is buffered, in milliseconds.
 const HOLD_MS: u64 = 5;
 
-/// libdeflate's range.
+/// Compression levels of libdeflate.
 const COMP_LEVELS: Range = Range {
     least: 0,
     most: 12,
@@ -153,8 +153,8 @@ const MIN_LENGTHS: Range = Range {
     most: GIB,
     unit: Unit::Bytes,
 };
-/// A held body takes twice its length for a moment, and gzip's trailer counts
-/// 32 bits: 1 GiB is far inside both.
+/// A buffered body needs twice its length for a moment, and the trailer of gzip counts 32 bits: 1
+/// GiB is far below both limits.
 const MAX_ONESHOTS: Range = Range {
     least: KIB,
     most: GIB,
@@ -185,7 +185,7 @@ const BUFFERS: Range = Range {
     most: 1024,
     unit: Unit::Number,
 };
-/// The smallest has room for a flush and a trailer.
+/// The smallest buffer has room for a flush and a trailer.
 const BUFFER_SIZES: Range = Range {
     least: 64,
     most: MIB,
@@ -193,22 +193,22 @@ const BUFFER_SIZES: Range = Range {
 };
 
 impl Config {
-    /// Whether answers are stored and looked up here.
+    /// Whether responses are stored and looked up.
     pub fn caches(&self) -> bool {
         self.enable && self.cache.enable
     }
 
-    /// Whether clients get SSZ that the node has not.
+    /// Whether clients receive SSZ that the proxy has converted.
     pub fn transcodes(&self) -> bool {
         self.enable && self.ssz.enable
     }
 
-    /// What may be called here, if anything is said of it.
+    /// The policy, if sszip is enabled and rules are configured.
     pub fn policy(&self) -> Option<&Arc<Policy>> {
         self.policy.as_ref().filter(|_| self.enable)
     }
 
-    /// Whether bodies of requests may be read here before they are sent.
+    /// Whether request bodies may be read before they are forwarded.
     pub fn reads(&self) -> bool {
         let reads = self.cache.enable || self.ssz.enable || self.policy.is_some();
         self.enable && (reads || self.coded_requests.are_read())
@@ -216,18 +216,18 @@ impl Config {
 }
 
 impl Directives {
-    /// Takes one directive, `values` being its arguments.
+    /// Sets one directive to `values`.
     ///
     /// # Errors
-    /// [`DirectiveError`] says what is allowed; nothing is changed then.
+    /// The [`DirectiveError`] contains the allowed values; nothing is changed then.
     pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
         self.set_at(name, values, Source::default())
     }
 
-    /// The same, where it is known where that stands.
+    /// Sets one directive with its position in the configuration.
     ///
     /// # Errors
-    /// As of [`set`](Self::set).
+    /// The errors of [`set`](Self::set).
     pub fn set_at(
         &mut self,
         name: &str,
@@ -268,7 +268,7 @@ impl Directives {
 
     fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         self.policy.set_method(values)?;
-        // as the rules compare names
+        // case sensitivity of the rules
         let case = match values {
             [b"allow", ..] => Case::Exact,
             _ => Case::Any,
@@ -289,20 +289,20 @@ impl Directives {
         self.warning = method_names::warning(patterns, case, |name| cache.describes(name));
     }
 
-    /// What an operator should know of the directive that was taken last, though it
-    /// is allowed; said once.
+    /// Returns the warning about the directive that was set last, if it is allowed but suspicious.
+    /// It is returned once.
     pub fn take_warning(&mut self) -> Option<String> {
         let warning = self.warning.take();
         warning.or_else(|| self.cache.warning.take())
     }
 
-    /// Fields of the node's answers that the host's own configuration hides here.
-    /// No block inherits them from this one.
+    /// Sets the headers of upstream responses that the host's own configuration hides. They are not
+    /// inherited.
     pub fn hide<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
         self.hidden = names.map(<[u8]>::to_ascii_lowercase).collect();
     }
 
-    /// Takes from the enclosing block what this one does not say.
+    /// Copies unset settings from the enclosing block.
     pub fn inherit(&mut self, outer: &Directives) {
         fill(&mut self.enable, &outer.enable);
         fill(&mut self.types, &outer.types);
@@ -320,12 +320,12 @@ impl Directives {
         self.ssz.inherit(&outer.ssz);
     }
 
-    /// The settings, with defaults where nothing was said.
+    /// Returns the settings with their defaults.
     pub fn resolve(&self, process: impl Into<Process>) -> Config {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
         let ssz = self.ssz.resolve();
         if ssz.enable {
-            // not while a client waits
+            // compiled now, so that no client waits for it
             transcode::prepare(ssz.preset.unwrap_or(Preset::Mainnet));
         }
         Config {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn every_directive_is_read() {
+    fn directives_set_their_fields_of_the_config() {
         let mut directives = Directives::default();
         for line in [
             "enable on",
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_answered_with_what_is() {
+    fn invalid_values_are_rejected_with_the_allowed_ones() {
         for (line, error) in [
             (
                 "enable yes",
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_and_odd_is_said_once() {
+    fn warning_is_returned_once_for_an_unknown_method() {
         let mut directives = Directives::default();
         for line in [
             "cache_valid eth_gasPrice 3s",
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_time_is_an_error_and_changes_nothing() {
+    fn duplicate_directive_is_rejected_and_changes_nothing() {
         let mut directives = Directives::default();
         set(&mut directives, "comp_level 3").unwrap();
         assert_eq!(
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_block_wins_and_inherits_the_rest() {
+    fn inner_block_overrides_and_inherits_the_rest() {
         let mut outer = Directives::default();
         set(&mut outer, "enable on").unwrap();
         set(&mut outer, "comp_level 9").unwrap();

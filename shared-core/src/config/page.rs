@@ -1,14 +1,14 @@
-//! The head of each directive's section in docs/directives.md, in nginx.org's form, and what
-//! Envoy has in its place.
+//! Heads of the directives' sections in docs/directives.md, in the form of nginx.org, with their
+//! counterparts in Envoy.
 
 use super::sandbox::Sandbox;
 use super::settings::{Context, Default, Envoy, Setting, Takes, SETTINGS};
 use super::values::{DirectiveError, Range, Unit};
 
-/// Before what follows `Syntax:`, `Default:` and the like.
+/// Column of the text after `Syntax:`, `Default:` and the like.
 const INDENT: usize = 10;
 
-/// The name in nginx of each directive, and the head of its section, line by line.
+/// Returns for each directive its name in nginx and the lines of its section's head.
 pub fn heads() -> impl Iterator<Item = (String, String)> {
     SETTINGS
         .iter()
@@ -25,7 +25,7 @@ impl Setting {
 
     fn head(&self) -> String {
         let name = self.directive();
-        // a form that is longer than a line goes on below its first word
+        // a form that is longer than a line is continued below its first argument
         let below = format!("\n{}", " ".repeat(INDENT + name.len() + 1));
         let said = |text: &str| format!("{name} {};", text.replace('\n', &below));
         let syntax: Vec<_> = self.forms().iter().map(|form| said(form)).collect();
@@ -74,14 +74,14 @@ impl Setting {
     }
 }
 
-/// A line, and what else there is of it below.
+/// Formats a named line with its continuation lines.
 fn part(name: &str, lines: &[String]) -> String {
     let first = format!("{:INDENT$}", format!("{name}:"));
     let below = format!("\n{}", " ".repeat(INDENT));
     format!("{first}{}\n", lines.join(&below))
 }
 
-/// As people call what JSON Schema calls otherwise.
+/// Replaces the types of JSON Schema with words of the documentation.
 fn in_words(kinds: &[&str]) -> String {
     let words: Vec<_> = kinds
         .iter()
@@ -110,7 +110,7 @@ impl Context {
 }
 
 impl Takes {
-    /// What a directive that takes this has after its name, where that is all there is to say.
+    /// Syntax of the argument, or an empty text if the setting defines its own syntax.
     fn form(&self) -> String {
         match self {
             Takes::Flag => "on | off".into(),
@@ -146,7 +146,7 @@ mod tests {
     use crate::config::{DirectiveError, Directives};
     use crate::memory::Budget;
 
-    /// Which places do these things hosts know.
+    /// Settings of routes that only hosts read.
     const HOSTS: [&str; 2] = ["cache_purge", "status"];
 
     fn words(setting: &Setting) -> Vec<&'static str> {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_is_one() {
+    fn words_of_settings_are_accepted_by_their_directives() {
         for setting in SETTINGS {
             for word in words(setting) {
                 let said = Directives::default().set(setting.name, &[word.as_bytes()]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_is_one() {
+    fn settings_are_known_to_a_parser() {
         for setting in SETTINGS.iter().filter(|setting| setting.envoy != Envoy::No) {
             let name = setting.name;
             let said = Directives::default().set(name, &[b"\0"]);
@@ -182,9 +182,9 @@ mod tests {
         }
     }
 
-    /// A form has each of the words, and there is one.
+    /// The syntax of a setting is not empty, and contains all its words.
     #[test]
-    fn each_has_its_form() {
+    fn settings_have_a_syntax_with_their_words() {
         for setting in SETTINGS {
             let forms = setting.forms().concat();
             assert!(!forms.is_empty(), "{}", setting.name);
@@ -195,8 +195,8 @@ mod tests {
         }
     }
 
-    /// All that a place goes by, in words. Of how long answers are kept, and of credentials,
-    /// what comes of it: there it shows whether something was said.
+    /// Formats all settings of a route. Lifetimes and credentials are formatted by their effect,
+    /// because their own value shows whether they are configured.
     fn effect(directives: &Directives, process: &Process) -> String {
         let mut config = directives.resolve(process.clone());
         let classes = ["immutable", "unfinalized", "tip", "nothing", "config"];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_default_is_what_holds_where_nothing_is_said() {
+    fn configured_defaults_have_no_effect() {
         let process = Process::from(Budget::new());
         let nothing = effect(&Directives::default(), &process);
         let mut tried = 0;
@@ -230,7 +230,7 @@ mod tests {
                 let said = said.unwrap_or_else(|| directives.set(name, &values));
                 assert_eq!(said, Ok(()), "{name} {text}");
             }
-            // without them: they are long
+            // not assert_eq: the texts are long
             assert!(effect(&directives, &process) == nothing, "{name}");
             assert_eq!(plan.lookup_timeout(), Plan::default().lookup_timeout());
             tried += 1;

@@ -1,4 +1,4 @@
-//! What a whole configuration comes to, beside what each place of it says.
+//! The validated config: settings of a configuration as a whole, and checks across its routes.
 
 use super::cache::LOOKUPS;
 use super::endpoint::LONGEST_SOCKET;
@@ -10,58 +10,58 @@ use super::Config;
 use crate::cache::class::Class;
 use crate::times::lookup_timeout;
 
-/// What all places of a configuration need together.
+/// A whole configuration after all its blocks were read and merged.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The nodes that are followed.
+    /// Head sources, one per namespace.
     pub follows: Follows,
-    /// A store of the host's own.
+    /// The store that a process of the host owns.
     pub store: Option<Store>,
-    /// The socket of an owner that is another process's affair.
+    /// Socket of an owner that another process runs.
     foreign_owner: Option<String>,
-    /// Where the directive stands that is taken of those two.
+    /// Position of the directive that sets the owner.
     owner_at: String,
-    /// Where the first head stands, whether it is followed or not.
+    /// Position of the first `cache_head`, on any route.
     first_head: Option<String>,
-    /// For how long a look-up is waited for. Milliseconds.
+    /// Lookup timeout in milliseconds.
     lookup_timeout: Option<u64>,
     purges: bool,
     max_entry: u64,
     caches: Vec<CachePlace>,
 }
 
-/// What is checked of a place that caches once all places are known.
+/// Properties of a cached route that are checked when all routes are known.
 #[derive(Clone, Debug)]
 struct CachePlace {
     name: String,
     namespace: Option<String>,
-    /// Its namespace depends on the request.
+    /// Whether the namespace depends on the request.
     is_per_request: bool,
-    /// A class and its time in milliseconds that are longer than what holds without a head.
+    /// A class with a lifetime in milliseconds that is longer than its default.
     long: Option<(Class, u64)>,
 }
 
-/// A place, once it has inherited.
+/// A route after inheritance.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// What people know it by, with what the host calls such a place: `location "/"`.
+    /// Name of the route in messages, with the host's word for it: `location "/"`.
     pub name: &'a str,
-    /// Its `cache_namespace`.
+    /// The source of the route's namespace.
     pub named: Named<'a>,
-    /// Requests end there.
+    /// Whether requests are answered on this route.
     pub answers: bool,
-    /// It purges.
+    /// Whether requests to this route purge.
     pub purges: bool,
-    /// How long a request body may be that the host keeps in memory, in bytes; `None`: as long
-    /// as its other limits allow.
+    /// Maximum length of a request body that the host keeps in memory, in bytes. `None`: only its
+    /// other limits apply.
     pub body_buffer: Option<u64>,
-    /// The node is asked by HTTP/1.0, so that the end of a connection may be that of a response.
+    /// Whether upstream requests use HTTP/1.0, where the end of a connection may end a response.
     pub is_http_1_0: bool,
 }
 
 impl Plan {
-    /// Takes a directive that is of no place; `None`: it is none of those. A path
-    /// that is not absolute is one in `base`.
+    /// Sets a directive of the whole configuration. Returns `None` if the directive is not one. A
+    /// relative path is resolved against `base`.
     pub fn set(
         &mut self,
         name: &str,
@@ -71,7 +71,7 @@ impl Plan {
         self.set_at(name, values, base, Source::default())
     }
 
-    /// [`set`](Self::set), where it is known where the directive stands.
+    /// Sets a directive as [`set`](Self::set) does, with its position in the configuration.
     pub fn set_at(
         &mut self,
         name: &str,
@@ -102,22 +102,21 @@ impl Plan {
         Some(read)
     }
 
-    /// For how long a look-up in a store is waited for, in milliseconds.
+    /// The lookup timeout in milliseconds.
     pub fn lookup_timeout(&self) -> u64 {
         self.lookup_timeout.unwrap_or_else(lookup_timeout)
     }
 
-    /// The socket of the owner of a store, if there is one.
+    /// The socket of the store's owner, if one is configured.
     pub fn owner(&self) -> Option<String> {
         let own = self.store.as_ref().map(Store::socket);
         own.or_else(|| self.foreign_owner.clone())
     }
 
-    /// Adds a place with its settings. What the operator should know of it all
-    /// the same is returned.
+    /// Adds a route with its settings. Returns a warning for the operator, if there is one.
     ///
     /// # Errors
-    /// The text says what is wrong with it, in the words of [`super::Directives`].
+    /// The text describes the invalid setting, and names it as [`super::Directives`] does.
     pub fn add(&mut self, config: &Config, place: Place<'_>) -> Result<Option<String>, String> {
         self.purges |= place.purges;
         if let (None, Some(first)) = (&self.first_head, config.cache.follows.first()) {
@@ -152,7 +151,7 @@ impl Plan {
         Ok(None)
     }
 
-    /// What an operator should know of all places together, though it is allowed.
+    /// Returns the warnings that concern all routes together.
     pub fn warnings(&self) -> Vec<String> {
         let places = self.caches.iter();
         let texts = places.filter_map(|place| {
@@ -161,7 +160,7 @@ impl Plan {
                 let mut heads = self.follows.iter();
                 heads.find(|(namespace, _)| *namespace == own)
             });
-            // the owner of another process may follow it
+            // the owner in another process may follow the chain
             let may_follow = self.foreign_owner.is_some()
                 || place.is_per_request && self.follows.iter().next().is_some();
             match (head, place.long) {
@@ -189,10 +188,10 @@ impl Plan {
         texts
     }
 
-    /// Whether all of it goes together, once all places are known.
+    /// Checks the configuration when all routes are known.
     ///
     /// # Errors
-    /// As of [`add`](Self::add).
+    /// The text describes the problem, as in [`add`](Self::add).
     pub fn check(&self) -> Result<(), String> {
         let has_owner = self.owner().is_some();
         if self.purges && !has_owner {
@@ -212,7 +211,7 @@ impl Plan {
         }
     }
 
-    /// The longest entry that is kept anywhere, in bytes.
+    /// The largest maximum length of an entry on any route, in bytes.
     pub fn max_entry(&self) -> u64 {
         self.max_entry
     }
@@ -235,7 +234,7 @@ impl CachePlace {
     }
 }
 
-/// What an operator should know of a place that caches, though it is allowed.
+/// Returns the warning for a cached route, if there is one.
 fn warning(config: &Config, place: Place<'_>) -> Option<String> {
     let (most, name) = (config.cache.max_request, place.name);
     let short = place.body_buffer.filter(|buffer| *buffer < most);
@@ -298,7 +297,7 @@ mod tests {
     };
 
     #[test]
-    fn small_body_buffers_and_http_1_0_are_warned_of() {
+    fn warning_is_returned_for_small_body_buffers_and_http_1_0() {
         let (mut plan, caches) = (Plan::default(), config(&["enable on", "cache on"]));
         let place = |body_buffer, is_http_1_0| Place {
             body_buffer,
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn long_times_without_a_head_are_warned_of() {
+    fn warning_is_returned_for_long_lifetimes_without_a_head_source() {
         let own = Named::Always(b"main");
         let head = "cache_head http://n";
         for (lines, named, owner, text) in [
@@ -392,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn beacon_api_in_a_namespace_that_follows_an_execution_node_is_warned_of() {
+    fn warning_is_returned_for_beacon_api_with_an_execution_head_source() {
         for (name, head, is_odd) in [
             ("/eth/v1/", "cache_head http://n", true),
             ("/eth/v1/", "cache_head http://n api=beacon", false),
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_without_sszip_is_worth_a_word_where_requests_end() {
+    fn warning_is_returned_for_a_cache_without_enable() {
         let mut plan = Plan::default();
         let vain = config(&["cache on"]);
         let said = plan.add(&vain, PLACE).unwrap().unwrap();
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_entry_of_all_caches_counts() {
+    fn max_entry_is_the_largest_of_all_cached_routes() {
         let mut plan = Plan::default();
         for lines in [
             &["enable on", "cache on", "cache_max_entry 2m"][..],
@@ -449,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_needs_an_owner() {
+    fn purge_without_an_owner_is_rejected() {
         let mut plan = Plan::default();
         let purges = Place {
             purges: true,
@@ -493,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_owner_of_a_store() {
+    fn second_owner_is_rejected_and_the_first_kept() {
         for (first, second, socket) in [
             (("cache_owner", "unix:/s"), ("cache_owner", "unix:/s"), "/s"),
             (("cache_owner", "UNIX:s"), ("cache_path", "/p"), "s"),
@@ -516,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_are_waited_for_as_long_as_is_said() {
+    fn lookup_timeout_is_set_once_and_within_its_range() {
         let mut plan = Plan::default();
         assert_eq!(plan.lookup_timeout(), 20);
         let mut set = |value: &str| plan.set("cache_lookup_timeout", &[value.as_bytes()], "");
@@ -527,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_a_socket() {
+    fn owner_that_is_no_socket_is_rejected() {
         let long = format!("unix:/{}", "s".repeat(107));
         for value in ["/run/owner", "unix:", "127.0.0.1:80", "unix", "", &long] {
             let mut plan = Plan::default();
@@ -539,13 +538,13 @@ mod tests {
     }
 
     #[test]
-    fn a_head_needs_a_store_of_this_process_and_a_name() {
+    fn head_source_without_a_local_store_or_a_name_is_rejected() {
         let lines = ["enable on", "cache on", "cache_head http://node"];
         let mut plan = Plan::default();
         let error = plan.add(&config(&lines), PLACE).unwrap_err();
         assert!(error.starts_with("\"cache_head\" in location \"/p\" needs a name"));
         assert!(error.ends_with(" in f:7"));
-        // where nothing is cached it is not followed, and has to be possible
+        // without a cache the head source is not polled, and must be valid nevertheless
         for lines in [&lines[..], &["cache_head http://node"]] {
             let mut plan = Plan::default();
             let named = Place {

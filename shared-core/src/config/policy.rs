@@ -1,4 +1,5 @@
-//! What clients may call at a place.
+//! The policy of a route: allowed methods, concurrency limits, response limits, batches and
+//! upgrades.
 
 use std::sync::Arc;
 
@@ -10,29 +11,29 @@ use crate::jsonrpc::patterns::Patterns;
 use crate::jsonrpc::rules::{Rules, Says, Verdict};
 use crate::transcode::JSON;
 
-/// What nodes say of a method that they do not have (JSON-RPC 2.0, 5.1): clients try
-/// another way then, or another node.
+/// Error of nodes for a method that does not exist (JSON-RPC 2.0, 5.1). Clients then try another
+/// method or another node.
 const NOT_FOUND: &[u8] =
     br#"{"code":-32601,"message":"the method does not exist/is not available"}"#;
 
-/// That there are as many calls as may be (EIP-1474): clients try again.
+/// Error for an exceeded concurrency limit (EIP-1474). Clients then retry.
 const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this method at a time"}"#;
 
-/// That an answer is longer than it may be (EIP-1474): clients ask for less.
+/// Error for an exceeded response limit (EIP-1474). Clients then request less.
 const TOO_LONG: &[u8] = br#"{"code":-32005,"message":"the answer is longer than may be sent"}"#;
 
-/// That a method's name has bytes which some nodes leave out, and others do not.
+/// Error for a method name with bytes that some nodes ignore and others do not.
 const MISNAMED: &[u8] =
     br#"{"code":-32600,"message":"the name of a method must be printable ASCII without blanks"}"#;
 
-/// For answers. Bytes.
+/// Range of response limits in bytes.
 pub(super) const ANSWERS: Range = Range {
     least: KIB,
     most: GIB,
     unit: Unit::Bytes,
 };
 
-/// Protocols that connections may switch to.
+/// Protocols to which connections may be upgraded.
 pub(super) const UPGRADES: &[&str] = &["off", "websocket"];
 
 pub(super) const LIMITS: Range = Range {
@@ -41,26 +42,26 @@ pub(super) const LIMITS: Range = Range {
     unit: Unit::Number,
 };
 
-/// What a place lets its clients call.
+/// The policy of a route.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Option<Arc<Rules>>,
-    /// How long answers may be, in bytes.
+    /// Response limits by method, in bytes.
     answers: Option<Arc<Patterns<u64>>>,
     batch_max: Option<usize>,
     websocket: bool,
-    /// What a call is answered with that is denied: as if that were stored.
+    /// Response to a denied call, in the form of a cache entry.
     denied: Arc<Entry>,
-    /// The same where there are as many calls as may be.
+    /// Response to a call above its concurrency limit.
     limited: Arc<Entry>,
-    /// The same where the answer is longer than it may be.
+    /// Response to a call whose own response is longer than its limit.
     too_long: Arc<Entry>,
-    /// The same where the method's name may be read in two ways.
+    /// Response to a call whose method name is ambiguous.
     misnamed: Arc<Entry>,
 }
 
 impl Policy {
-    /// `None`: there is nothing to be judged.
+    /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
     fn of(said: &PolicyDirectives, batch_max: Option<usize>) -> Option<Arc<Self>> {
         if said.rules.is_none() && said.answers.is_none() && batch_max.is_none() {
             return None;
@@ -77,51 +78,51 @@ impl Policy {
         }))
     }
 
-    /// Whether a method of that name, without escapes, may be called.
+    /// Evaluates the rules for a method name without escapes.
     pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
         let rules = self.rules.as_ref();
         rules.map_or(Verdict::Allowed, |rules| rules.judge(method))
     }
 
-    /// How long the answer to a method of that name may be, in bytes.
+    /// The response limit of a method in bytes.
     pub fn max_answer(&self, method: &[u8]) -> Option<u64> {
         let answers = self.answers.as_ref()?;
-        // however a client writes it
+        // independent of the case that the client uses
         answers.find(method, |_, _| true).copied()
     }
 
-    /// How many calls a batch may have.
+    /// Maximum number of calls of a batch.
     pub fn batch_max(&self) -> usize {
         self.batch_max.unwrap_or(usize::MAX)
     }
 
-    /// Whether connections may become WebSockets, in which calls are not judged.
+    /// Whether connections may be upgraded to WebSockets, whose calls are not evaluated.
     pub fn allows_websocket(&self) -> bool {
         self.websocket
     }
 
-    /// The answer to a call of a method that nodes may take for another one.
+    /// Response to a call whose method name is ambiguous to nodes.
     pub(crate) fn misnamed(&self) -> &Arc<Entry> {
         &self.misnamed
     }
 
-    /// The answer to a call that may not be made.
+    /// Response to a denied call.
     pub(crate) fn denied(&self) -> &Arc<Entry> {
         &self.denied
     }
 
-    /// The answer to a call of which there are too many.
+    /// Response to a call above its concurrency limit.
     pub(crate) fn limited(&self) -> &Arc<Entry> {
         &self.limited
     }
 
-    /// The answer to a call whose own is longer than it may be.
+    /// Response to a call whose own response is longer than its limit.
     pub(crate) fn too_long(&self) -> &Arc<Entry> {
         &self.too_long
     }
 }
 
-/// What says so, as if it were stored.
+/// Creates an error response in the form of a cache entry.
 fn error(text: &[u8]) -> Entry {
     let envelope = Envelope {
         id: IdPlace::BeforeResult,
@@ -137,7 +138,7 @@ fn error(text: &[u8]) -> Entry {
     Entry::new(envelope, Payload::Raw(Bytes::from(text.to_vec())), meta)
 }
 
-/// What one block says of it; `None` where it says nothing.
+/// Policy settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyDirectives {
     rules: Option<Arc<Rules>>,
@@ -146,7 +147,7 @@ pub(super) struct PolicyDirectives {
 }
 
 impl PolicyDirectives {
-    /// `allow`, `deny` or `limit=N`, and methods.
+    /// Sets `allow`, `deny` or `limit=N` for methods.
     pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", and then methods";
         let (verb, patterns) = match values {
@@ -174,7 +175,7 @@ impl PolicyDirectives {
         Ok(())
     }
 
-    /// A method, and how long its answer may be.
+    /// Sets the response limit of a method.
     pub(super) fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let [pattern, size] = values else {
             return Err(DirectiveError::TwoValues);
@@ -187,7 +188,7 @@ impl PolicyDirectives {
         Ok(())
     }
 
-    /// `off`, or the only protocol that may be allowed.
+    /// Sets the protocol of upgrades, or `off`.
     pub(super) fn set_upgrade(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         once(&mut self.websocket, || {
             let value = one(values)?;
@@ -199,14 +200,16 @@ impl PolicyDirectives {
         })
     }
 
-    /// As [`super::Directives::inherit`]: rules of a block are all there are in it.
+    /// Copies unset settings from the enclosing block, as [`super::Directives::inherit`] does.
+    /// Rules are not inherited into a block that sets its own.
     pub(super) fn inherit(&mut self, outer: &Self) {
         fill(&mut self.rules, &outer.rules);
         fill(&mut self.answers, &outer.answers);
         fill(&mut self.websocket, &outer.websocket);
     }
 
-    /// As [`super::Directives::resolve`]; `batch_max`: longer batches are refused.
+    /// Returns the policy, as [`super::Directives::resolve`] does. Batches with more than
+    /// `batch_max` calls are denied.
     pub(super) fn resolve(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
         Policy::of(self, batch_max)
     }
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_there_where_something_is_said_and_sszip_on() {
+    fn policy_exists_when_rules_are_set_and_sszip_is_enabled() {
         assert!(config(&["enable on"]).policy().is_none());
         assert!(config(&["enable on", "batch_max 5"]).policy().is_none());
         assert!(config(&["method deny a_b"]).policy().is_none());
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_rules_forgets_those_around_it() {
+    fn rules_are_not_inherited_into_a_block_that_sets_its_own() {
         let outer = directives(&["enable on", "method deny a_*", "batch_max 5 deny"]);
         for (lines, a, b) in [
             (&[][..], false, true),
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_answered_with_what_is_right() {
+    fn invalid_rules_are_rejected_with_the_allowed_values() {
         for (line, said) in [
             (
                 "method",

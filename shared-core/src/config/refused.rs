@@ -1,21 +1,21 @@
-//! What the node behind a place has refused with 415 (RFC 9110, 15.5.16).
+//! Media types that a route's node has refused with 415 (RFC 9110, 15.5.16).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// Of some 32 kinds of bodies, those that it does not take. Shared by all settings
-/// that are made of one. What it gets instead every node takes: to remember too much,
-/// of several nodes behind one place or of one that was upgraded, is never wrong.
+/// Refused kinds of bodies, of at most 32. All settings that are cloned from one share it. Every
+/// node accepts the form that is sent instead: a kind that is recorded wrongly, for one of several
+/// nodes or before an upgrade, does no harm.
 #[derive(Clone, Debug, Default)]
 pub struct Refused(Arc<AtomicU32>);
 
 impl Refused {
-    /// Whether it has refused that kind, below 32, as far as is known.
+    /// Whether a refusal of the kind, below 32, is recorded.
     pub fn has(&self, kind: usize) -> bool {
         self.0.load(Ordering::Relaxed) & bit(kind) != 0
     }
 
-    /// It has.
+    /// Records a refusal of the kind.
     pub fn learn(&self, kind: usize) {
         self.0.fetch_or(bit(kind), Ordering::Relaxed);
     }
@@ -30,7 +30,7 @@ mod tests {
     use super::Refused;
 
     #[test]
-    fn each_kind_is_remembered_for_itself_by_all_who_share_it() {
+    fn refused_kinds_are_recorded_separately_and_shared_by_clones() {
         let refused = Refused::default();
         let (shared, other) = (refused.clone(), Refused::default());
         for kind in [0, 31] {
@@ -38,7 +38,7 @@ mod tests {
             refused.learn(kind);
             assert!(shared.has(kind) && !shared.has(1) && !other.has(kind));
         }
-        // there is no such kind
+        // out of range, and ignored
         refused.learn(32);
         assert!(!shared.has(32) && !shared.has(1));
     }

@@ -1,13 +1,13 @@
-//! A filter in a sandbox (proxy-wasm), which opens no file, has no thread and no memory
-//! that others share, and reaches a store through its proxy: what its configuration says
-//! beside what [`super::Directives`] take, and what of them it can't do.
+//! Configuration of a filter in a sandbox (proxy-wasm), which opens no files, has no threads and no
+//! shared memory, and reaches a store through its proxy: settings that exist besides
+//! [`super::Directives`], and settings that are not available.
 
 use super::cache::LOOKUPS;
 use super::values::{invalid, once, one, DirectiveError, Range, Unit, GIB, KIB, MIB};
 use super::Config;
 use crate::times::lookup_timeout;
 
-/// What a proxy's listener keeps of a body where nobody says otherwise: Envoy's
+/// Default limit of bytes that a proxy's listener buffers of a body: Envoy's
 /// `per_connection_buffer_limit_bytes`.
 const BUFFER_LIMIT: u64 = MIB;
 
@@ -17,11 +17,11 @@ const BUFFER_LIMITS: Range = Range {
     unit: Unit::Bytes,
 };
 
-/// Envoy gives no longer answers to a filter's own requests
-/// (`http.async_response_buffer_limit`), with room for their heads.
+/// Maximum length of an entry: Envoy's limit for responses to a filter's own requests
+/// (`http.async_response_buffer_limit`), less room for the head.
 const MAX_ENTRY: u64 = 31 * MIB;
 
-/// Of a filter.
+/// Settings of a filter in a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
     owner: Option<String>,
@@ -30,7 +30,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Takes a setting that is the filter's, or says why there is none; `None`: it is one
+    /// Sets a setting of the filter, or returns why it is not available. `None`: the setting is one
     /// of [`super::Directives`].
     pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), DirectiveError>> {
         let why = match name {
@@ -56,22 +56,22 @@ impl Sandbox {
         Some(Err(DirectiveError::Sandboxed { why }))
     }
 
-    /// The cluster by which the owner of a store is reached.
+    /// The cluster of the store's owner.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// For how long a look-up is waited for, in milliseconds.
+    /// The lookup timeout in milliseconds.
     pub fn lookup_timeout(&self) -> u64 {
         self.lookup_timeout.unwrap_or_else(lookup_timeout)
     }
 
-    /// How much the proxy keeps of a body, in bytes.
+    /// Bytes that the proxy buffers of a body.
     pub fn buffer_limit(&self) -> u64 {
         self.buffer_limit.unwrap_or(BUFFER_LIMIT)
     }
 
-    /// Settings as they can be held to here.
+    /// Limits the settings of a route to those that are possible in the sandbox.
     pub fn fit(&self, config: &mut Config) {
         let limit = self.buffer_limit();
         let most = |setting: &mut u64, limit: u64| *setting = (*setting).min(limit);
@@ -84,7 +84,7 @@ impl Sandbox {
     }
 }
 
-/// `cluster:NAME`.
+/// Parses `cluster:NAME`.
 fn cluster(value: &[u8]) -> Result<String, DirectiveError> {
     let name = value.strip_prefix(b"cluster:").unwrap_or_default();
     match std::str::from_utf8(name) {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_has_is_taken_once() {
+    fn sandbox_settings_are_set_once() {
         let mut sandbox = Sandbox::default();
         assert_eq!((sandbox.owner(), sandbox.buffer_limit()), (None, 1 << 20));
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_can_not_do_is_refused_with_what_does_it() {
+    fn unavailable_settings_are_rejected_with_their_replacement() {
         for (name, value, error) in [
             (
                 "cache_owner",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_no_more_than_what_is_kept_of_a_body() {
+    fn body_limits_are_clamped_to_the_buffer_limit() {
         let mut config = Directives::default().resolve(Process::default());
         let mut sandbox = Sandbox::default();
         sandbox.fit(&mut config);

@@ -1,6 +1,5 @@
-//! What each setting takes, as JSON Schema (draft 2020-12): for people and programs that
-//! write the configurations of hosts in which settings are JSON. Ranges are those that the
-//! settings are read with.
+//! JSON Schema (draft 2020-12) of the settings, for people and programs that write the
+//! configurations of hosts with JSON settings. Ranges are those with which the settings are parsed.
 
 use serde_json::{json, Map, Value};
 
@@ -14,7 +13,7 @@ use super::verify;
 use crate::cache::credentials::Means;
 use crate::jsonrpc::said::LAST_PARAMETER;
 
-/// The schema of an object of settings.
+/// Returns the schema of an object of settings.
 pub fn schema() -> Value {
     let settings = SETTINGS.iter().filter(|setting| setting.envoy != Envoy::No);
     let settings = settings.map(|setting| {
@@ -67,7 +66,7 @@ impl Setting {
 }
 
 impl Takes {
-    /// The kinds of value that a schema of it takes, in its words.
+    /// Returns the types of JSON Schema that the setting accepts.
     pub(super) fn kinds(&self) -> Vec<&'static str> {
         let schema = self.schema();
         let alternatives = match &schema {
@@ -80,7 +79,7 @@ impl Takes {
         kinds
     }
 
-    /// A schema, or a list of those of which one must hold.
+    /// Returns a schema, or a list of alternative schemas.
     fn schema(&self) -> Value {
         match self {
             Flag => json!([{ "type": "boolean" }, text("[oO][nN]|[oO][fF][fF]")]),
@@ -141,7 +140,7 @@ impl Takes {
             Credentials => {
                 let means = Means::NAMES.join("|");
                 let one = text(&format!(r"(?:{means})(?:\s+(?:{TOKEN}))*"));
-                // what it says each time, or the words of one
+                // a list of occurrences, or the words of one occurrence
                 let several = json!({ "pattern": r"\S\s+\S" });
                 let many = json!({ "type": "array", "items": one, "contains": several });
                 let name = json!({
@@ -195,10 +194,10 @@ impl Takes {
     }
 }
 
-/// Of values, as JSON Schema names them.
+/// Types of values in JSON Schema.
 const KINDS: [&str; 4] = ["boolean", "integer", "string", "array"];
 
-/// Those of one schema.
+/// Returns the types that one schema accepts.
 fn kinds_of(schema: &Value) -> Vec<&'static str> {
     let of_value = |value: &Value| match value {
         Value::Bool(_) => "boolean",
@@ -213,16 +212,16 @@ fn kinds_of(schema: &Value) -> Vec<&'static str> {
     vec![named.unwrap_or_else(|| of_value(&schema["const"]))]
 }
 
-/// RFC 9110, 5.6.2.
+/// A token (RFC 9110, 5.6.2).
 const TOKEN: &str = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 
-/// A method, without `=`, so that it is none of the words behind it.
+/// A method name without `=`, so that it does not match the words after it.
 const NAME: &str = r"[!#-)+\-./0-<>-\[\]-~]+";
 
-/// A method, or the beginning of some.
+/// A method name, or a prefix with `*`.
 const METHOD: &str = r##"[!#-)+\-./0-\[\]-~]+\*?|\*"##;
 
-/// Words with blanks between them, or a list.
+/// Schema of words with blanks between them, or of a list of words.
 fn of_words(word: &str) -> Value {
     let all = text(&format!(r"(?:{word})(?:\s+(?:{word}))*"));
     json!([all, { "type": "array", "items": text(word), "minItems": 1 }])
@@ -246,12 +245,12 @@ fn words<'a>(words: &'a [&str]) -> impl Iterator<Item = Value> + 'a {
 }
 
 fn types() -> String {
-    // without `*`, which nobody has in a type
+    // without `*`, which no media type contains
     let token = TOKEN.replace('*', "");
     format!(r"\*|\*/\*|\+{token}|{token}/(?:\*|{token})")
 }
 
-/// What answers of a method depend on.
+/// Pattern of the dependencies of a method's responses.
 fn rows() -> String {
     let parameter = format!(r"p\[(?:{})\]", digits(0, LAST_PARAMETER as u64));
     let member = r"\.[0-9A-Za-z_]+";
@@ -268,7 +267,7 @@ fn valid() -> String {
 }
 
 impl Range {
-    /// What a value may be: a number, where there is no unit, or a text.
+    /// Alternatives of a value: a number, where no unit is required, and a text.
     fn one_of(&self) -> Vec<Value> {
         let number = match self.unit {
             Unit::Number | Unit::Bytes => {
@@ -280,7 +279,7 @@ impl Range {
         vec![number, text(&self.pattern())]
     }
 
-    /// The texts that [`read`](Self::read) takes, as a regular expression.
+    /// Regular expression of the texts that [`read`](Self::read) accepts.
     fn pattern(&self) -> String {
         let units: &[(&str, u64)] = match self.unit {
             Unit::Number => &[("", 1)],
@@ -308,7 +307,7 @@ impl Range {
     }
 }
 
-/// The numbers from `least` to `most` without zeros before them.
+/// Regular expression of the numbers from `least` to `most` without leading zeros.
 fn digits(least: u64, most: u64) -> String {
     let mut all = Vec::new();
     let (mut from, mut end) = (least, 9);
@@ -323,7 +322,7 @@ fn digits(least: u64, most: u64) -> String {
     all.join("|")
 }
 
-/// The numbers between two that are as long.
+/// Regular expression of the numbers between two numbers of equal length.
 fn of_one_length(least: &str, most: &str) -> String {
     let (Some(low), Some(high)) = (least.chars().next(), most.chars().next()) else {
         return String::new();
@@ -375,7 +374,7 @@ mod tests {
     use super::digits;
 
     #[test]
-    fn ranges_are_written_out() {
+    fn ranges_are_converted_to_regular_expressions() {
         for (least, most, pattern) in [
             (0, 12, "[0-9]|1[0-2]"),
             (1, 3, "[1-3]"),

@@ -1,6 +1,6 @@
-//! The settings that there are: what the page of directives, the schema of Envoy's settings,
-//! and their checks say of each. nginx's own table names them again, with what nginx checks
-//! itself.
+//! The table of settings, from which the documentation of directives, the schema of Envoy's
+//! settings, and their checks are generated. nginx has a table of its own, with what nginx itself
+//! checks.
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
 use super::cache::{BATCHES, GETS, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, WAITS};
@@ -19,38 +19,39 @@ use Takes::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
 /// A setting of any host.
 pub(super) struct Setting {
-    /// In nginx after `sszip_`; `enable` is `sszip` itself.
+    /// Name in nginx without the prefix `sszip_`; `enable` is the directive `sszip`.
     pub name: &'static str,
-    /// In a few words.
+    /// Short description.
     pub about: &'static str,
     pub takes: Takes,
-    /// What stands after its name in nginx, one for each form; empty: what `takes` says.
+    /// Arguments in the syntax of nginx, one text per form. If empty, they are derived from
+    /// `takes`.
     pub syntax: &'static [&'static str],
     pub default: Default,
     pub context: Context,
     pub envoy: Envoy,
-    /// The first version that has it.
+    /// The version that introduced the setting.
     pub since: &'static str,
 }
 
-/// What a setting takes.
+/// The kind of a setting's value.
 pub(super) enum Takes {
     Flag,
     Of(Range),
-    /// A number, or that word.
+    /// A number, or the given word.
     OfOr(Range, &'static str),
-    /// A number, and then perhaps that word.
+    /// A number, optionally followed by the given word.
     OfThen(Range, &'static str),
-    /// One value and then perhaps another.
+    /// One value, optionally followed by another.
     OneOrTwo(Range, Range),
     Two(Range, Range),
     Word(&'static [&'static str]),
-    /// Some of them.
+    /// One or more of the words.
     Words(fn() -> Vec<&'static str>),
     Text,
-    /// Words that their own page says more of.
+    /// A line of words that the documentation of the setting describes.
     Line,
-    /// Lines, or one.
+    /// One line or several.
     Lines,
     Types,
     Valid,
@@ -62,16 +63,16 @@ pub(super) enum Takes {
     Rate,
 }
 
-/// What holds where nothing is said.
+/// The default of a setting.
 pub(super) enum Default {
     Nothing,
-    /// As if these had been said.
+    /// The default is equal to these values.
     Said(&'static [&'static str]),
-    /// What is made of other things.
+    /// The default is derived from other settings, as this text describes.
     Made(&'static str),
 }
 
-/// Where nginx takes it.
+/// The contexts of nginx that allow the setting.
 #[derive(Clone, Copy)]
 pub(super) enum Context {
     Anywhere,
@@ -80,11 +81,11 @@ pub(super) enum Context {
     Location,
 }
 
-/// Where Envoy takes it.
+/// The scopes of Envoy that allow the setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Envoy {
     FilterOrRoute,
-    /// A switch that is on there unless it is said otherwise.
+    /// A switch whose default is on in Envoy.
     On,
     Filter,
     Route,
@@ -102,7 +103,7 @@ const ANYWHERE: Setting = Setting {
     since: "0.1.0",
 };
 
-/// In the order of the page.
+/// In the order of the documentation.
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "enable",

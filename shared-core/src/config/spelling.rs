@@ -1,11 +1,11 @@
-//! What hosts whose settings have names of the core's say of one that is wrong.
+//! Error texts for settings of hosts that use the core's names.
 
 use super::settings::{Envoy, SETTINGS};
 use super::suggest::nearest;
 use super::DirectiveError;
 
-/// The whole text about a setting: its name, what is wrong, and where there is none of that
-/// name the nearest that there is.
+/// Formats the error of a setting: its name, the problem, and for an unknown name the nearest known
+/// one.
 pub fn describe(name: &str, error: &DirectiveError) -> String {
     let settings = SETTINGS.iter().filter(|it| it.envoy != Envoy::No);
     let meant = match error {

@@ -1,4 +1,4 @@
-//! Whether and how answers are given as SSZ.
+//! Settings of transcoding between JSON and SSZ.
 
 use super::learnt::Learnt;
 use super::refused::Refused;
@@ -6,54 +6,54 @@ use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit}
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
 
-/// The settings of a place.
+/// Settings of transcoding for a route.
 #[derive(Clone, Debug)]
 pub struct SszConfig {
-    /// Whether clients get SSZ that the node has not.
+    /// Whether clients receive SSZ from a node that has JSON only, and the other way round.
     pub enable: bool,
-    /// The constants of the chain behind it; `None`: the node says it.
+    /// The preset of the chain, or `None` if it is probed.
     pub preset: Option<Preset>,
-    /// No longer SSZ is made. Bytes.
+    /// Maximum length of SSZ that is written or read, in bytes.
     pub max_size: u64,
-    /// So much of an answer is kept beside what is made of it, to be sent if that
-    /// can't be. Bytes.
+    /// Maximum length of the original that is buffered next to its conversion, so that it can be
+    /// sent if the conversion fails, in bytes.
     pub hold: u64,
-    /// So many long answers are made another format of at a time, in the process.
+    /// Maximum number of long responses that the process converts at the same time.
     pub concurrency: usize,
-    /// What becomes of SSZ that clients send.
+    /// Treatment of request bodies in SSZ.
     pub request: SszRequest,
     /// Routes for which the node has refused SSZ.
     pub refused: Refused,
-    /// Where the node gives the witness of a payload that is submitted.
+    /// The protocol over which the node returns witnesses.
     pub witness: SszWitness,
-    /// What the node has said of its chain.
+    /// Detected capabilities of the node.
     pub learnt: Learnt,
 }
 
-/// Where a node gives the witness of a payload that is submitted to it: who asks
-/// elsewhere gets it, too.
+/// The protocol over which a node returns the witness of a submitted payload. Requests over the
+/// other protocol are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SszWitness {
-    /// Wherever it does: what is asked goes to it as it is.
+    /// Neither is preferred: requests are forwarded unchanged.
     Off,
-    /// Over JSON-RPC, not over REST.
+    /// JSON-RPC, not REST.
     Rpc,
-    /// Over REST, not over JSON-RPC.
+    /// REST, not JSON-RPC.
     Rest,
 }
 
-/// What becomes of SSZ that clients send.
+/// Treatment of request bodies in SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SszRequest {
-    /// It goes to the node as it is.
+    /// Bodies are forwarded unchanged.
     Off,
-    /// The same, until the node has refused it once.
+    /// Bodies are forwarded unchanged until the node refuses one.
     Auto,
-    /// The node gets JSON.
+    /// Bodies are converted to JSON.
     Always,
 }
 
-/// What one block says; `None` where it says nothing.
+/// Transcoding settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SszDirectives {
     enable: Option<bool>,
@@ -65,7 +65,7 @@ pub(super) struct SszDirectives {
     witness: Option<SszWitness>,
 }
 
-/// No offset reaches further than 2^32.
+/// Offsets of SSZ have 32 bits.
 pub(super) const MAX_SIZES: Range = Range {
     least: 0,
     most: 4095 * MIB,
@@ -84,7 +84,7 @@ pub(super) const CONCURRENCIES: Range = Range {
 };
 
 impl SszDirectives {
-    /// As [`super::Directives::set`], for `ssz` and names that start with `ssz_`.
+    /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::Directives::set`] does.
     pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
         match name {
             "ssz" => once(&mut self.enable, || flag(one(values)?)),

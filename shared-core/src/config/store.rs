@@ -1,25 +1,25 @@
-//! A store on disk that a host's own process keeps.
+//! Settings of a store on disk that a process of the host owns.
 
 use super::endpoint::LONGEST_SOCKET;
 use super::values::{flag, invalid, long_time, once, DirectiveError, Range, Unit, MIB};
 
-/// Names in the store's folder.
+/// Name of the owner's socket in the store's folder.
 pub const SOCKET: &str = "owner.sock";
-/// Of the folder that has the data.
+/// Name of the folder with the data in the store's folder.
 pub const DATA: &str = "store";
 
-/// Where it is, and what it may take; `None`: what the owner makes of it.
+/// Settings of a store; `None` where the owner's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Store {
-    /// A folder of its own, an absolute path without a slash at its end.
+    /// The store's own folder, an absolute path without a slash at its end.
     pub folder: String,
-    /// On disk. Bytes.
+    /// Maximum size on disk in bytes.
     pub max_size: Option<u64>,
-    /// In the owner's memory. Bytes.
+    /// Memory limit of the owner in bytes.
     pub memory: Option<u64>,
-    /// What nobody asks for goes after so long. Milliseconds.
+    /// Milliseconds after which an entry without requests is removed.
     pub inactive: Option<u64>,
-    /// Whether entries are made smaller before they go to the disk.
+    /// Whether entries are recompressed before they are written to disk.
     pub recompress: Option<bool>,
 }
 
@@ -38,11 +38,11 @@ const PARAMETERS: &str =
     "a path, and \"max_size=SIZE\", \"memory=SIZE\", \"inactive=TIME\" or \"recompress=on|off\"";
 
 impl Store {
-    /// Reads `PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME]
-    /// [recompress=on|off]`. A path that is not absolute is one in `base`.
+    /// Parses `PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME] [recompress=on|off]`. A relative
+    /// path is resolved against `base`.
     ///
     /// # Errors
-    /// [`DirectiveError`] says what is allowed.
+    /// The [`DirectiveError`] contains the allowed values.
     pub fn parse(words: &[&[u8]], base: &str) -> Result<Self, DirectiveError> {
         let Some((path, words)) = words.split_first() else {
             return Err(invalid(b"", PARAMETERS));
@@ -68,12 +68,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Where its owner listens.
+    /// Path of the owner's socket.
     pub fn socket(&self) -> String {
         format!("{}/{SOCKET}", self.folder)
     }
 
-    /// Where its data are.
+    /// Path of the folder with the data.
     pub fn data(&self) -> String {
         format!("{}/{DATA}", self.folder)
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_and_its_parameters_are_read() {
+    fn path_and_parameters_of_a_store_are_parsed() {
         let folder = "/var/sszip".to_owned();
         let bare = Store {
             folder,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_answered_with_what_is() {
+    fn invalid_store_is_rejected_with_the_allowed_values() {
         for (line, said) in [
             ("", "it must be a folder of its own"),
             ("/", "it must be a folder of its own"),

@@ -1,7 +1,7 @@
 //! Suggestions for misspelt words of a configuration.
 
-/// The word among `words` that is nearest to a misspelt one; `None` if none is near enough
-/// to be what was meant. Case costs nothing. Of equally near words the first wins.
+/// Returns the word among `words` that is nearest to a misspelt one, or `None` if none is near
+/// enough to be a likely correction. Case is ignored. Of equally near words the first is returned.
 pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     let near = words.filter_map(|word| {
@@ -12,8 +12,8 @@ pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> 
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
 }
 
-/// The beginning of one of `words` that is nearest to a misspelt beginning, with the number
-/// of edits between them. An ending underscore is preferred: it ends a namespace.
+/// Returns the prefix of one of `words` that is nearest to a misspelt prefix. A prefix that ends
+/// with an underscore is preferred, because it is a namespace.
 pub(super) fn nearest_beginning<'a>(
     given: &str,
     words: impl Iterator<Item = &'a str>,
@@ -30,9 +30,9 @@ pub(super) fn nearest_beginning<'a>(
     near.min_by_key(|(key, _)| *key).map(|(_, word)| word)
 }
 
-/// How many edits a misspelt word of this length may be away from what was meant.
+/// Maximum number of edits between a misspelt word of this length and its correction.
 fn most_edits(length: usize) -> usize {
-    // of the shortest anything could be meant
+    // the shortest words are near to too many others
     if length < 4 {
         0
     } else {
@@ -40,8 +40,8 @@ fn most_edits(length: usize) -> usize {
     }
 }
 
-/// The number of edits (insertions, deletions, replacements, and swaps of neighbours) that
-/// make each beginning of a word of another word.
+/// Number of edits (insertions, deletions, replacements, and swaps of neighbours) between one word
+/// and each prefix of another.
 struct Edits(Vec<usize>);
 
 impl Edits {
@@ -73,12 +73,12 @@ impl Edits {
         Self(last)
     }
 
-    /// Of the whole word.
+    /// Number of edits to the whole word.
     fn whole(&self) -> usize {
         self.0.last().copied().unwrap_or(0)
     }
 
-    /// The least number of edits, and the longest beginning that has it.
+    /// Returns the least number of edits, and the length of the longest prefix that has it.
     fn beginning(&self) -> (usize, usize) {
         let ends = self.0.iter().enumerate();
         let least = ends.min_by_key(|(end, edits)| (**edits, usize::MAX - end));

@@ -1,18 +1,18 @@
-//! Where a place's requests go: what keeps the answers of one place apart from
-//! those of another, where the operator has not named them.
+//! The destination of a route's requests, which separates the responses of routes for which the
+//! operator has configured no namespace.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// Servers that a configuration names together.
+/// A named group of servers (in nginx: `upstream`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     name: Vec<u8>,
     servers: Vec<Vec<u8>>,
 }
 
-/// All of a configuration's, shared by its places, which are made before all are
-/// known.
+/// All groups of servers of a configuration. Routes share them, and are created before all groups
+/// are known.
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
     found: Vec<Block>,
@@ -20,19 +20,19 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// Adds a block of servers.
+    /// Adds a group of servers.
     pub fn add<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
         let servers = servers.map(<[u8]>::to_vec).collect();
         let name = name.to_vec();
         self.found.push(Block { name, servers });
     }
 
-    /// There are no more.
+    /// Marks the list of groups as complete.
     pub fn finish(&mut self) {
         let _ = self.all.set(std::mem::take(&mut self.found));
     }
 
-    /// The servers of the block that a URL names.
+    /// Returns the servers of the group that a URL names.
     fn servers(&self, url: &[u8]) -> &[Vec<u8>] {
         let rest = match url.windows(3).position(|three| three == b"://") {
             Some(at) => &url[at + 3..],
@@ -46,19 +46,19 @@ impl Upstreams {
     }
 }
 
-/// Where requests of a place go. It is the same after a reload, in another process
-/// and after a restart: nothing in it is the place of a line in a file.
+/// The destination of a route's requests. It is stable across reloads, processes and restarts,
+/// because it contains no positions in files.
 #[derive(Clone, Debug, Default)]
 pub struct Destination {
     place: Vec<u8>,
-    /// `None`: there is none, or it is another one for each request.
+    /// The URL, or `None` if there is none or if it depends on the request.
     url: Option<Vec<u8>>,
     upstreams: Upstreams,
     text: OnceLock<Vec<u8>>,
 }
 
 impl Destination {
-    /// Of the place of that name.
+    /// Creates the destination of the named route.
     pub fn new(place: &[u8], url: Option<&[u8]>, upstreams: &Upstreams) -> Self {
         Self {
             place: place.to_vec(),
@@ -71,7 +71,8 @@ impl Destination {
         }
     }
 
-    /// What it comes to; `url` is the one of a request, where each has its own.
+    /// Returns the destination as text. `url` is the URL of one request, if the route's URL depends
+    /// on it.
     pub fn text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
         match url {
             Some(url) => self.of(url).into(),
@@ -85,15 +86,15 @@ impl Destination {
         }
     }
 
-    /// A line feed ends each part: no configuration has one in a name.
+    /// A line feed ends each part, because no name in a configuration contains one.
     fn of(&self, url: &[u8]) -> Vec<u8> {
         let servers = self.upstreams.servers(url).iter().map(Vec::as_slice);
         text_of([&self.place[..], url].into_iter().chain(servers))
     }
 }
 
-/// The same for a host whose places are routes with names, each to some nodes that have
-/// one, too. What a route does to its requests is not known: its name stands for that.
+/// Returns the destination for a host with named routes and named clusters of nodes. The name of
+/// the route represents its changes to requests, which are not known.
 pub fn place_of(route: &[u8], nodes: &[u8]) -> Vec<u8> {
     text_of([route, nodes].into_iter())
 }
@@ -111,7 +112,7 @@ mod tests {
     use super::{Destination, Upstreams};
 
     #[test]
-    fn the_servers_of_the_block_that_a_url_names_are_in_it() {
+    fn destination_contains_the_servers_of_the_named_group() {
         let mut upstreams = Upstreams::default();
         let early = Destination::new(b"/", Some(b"http://Nodes/rpc"), &upstreams);
         let servers = [&b"10.0.0.1:8545"[..], b"10.0.0.2:8545"];
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_passes_nothing_on_is_its_name() {
+    fn destination_without_a_url_is_the_name_of_the_route() {
         let destination = Destination::new(b"/files", None, &Upstreams::default());
         assert_eq!(*destination.text(None), b"/files"[..]);
         assert_eq!(*destination.text(Some(b"u")), b"/files\nu\n"[..]);

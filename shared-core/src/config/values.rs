@@ -1,4 +1,4 @@
-//! The values that directives take, and what is said of those they don't.
+//! Parsers of the directives' values, and their errors.
 
 use std::fmt;
 
@@ -6,51 +6,52 @@ pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
-/// Where a directive stands, for people.
+/// Position of a directive in the configuration, for messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source<'a> {
-    /// The file and the line.
+    /// File and line.
     pub at: &'a str,
 }
 
-/// Why a directive was not taken. The text goes on from the directive's name
-/// and says what is allowed.
+/// Reason why a directive is rejected. The text continues a sentence that begins with the
+/// directive's name, and contains the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectiveError {
-    /// There is no directive of that name.
+    /// The directive does not exist.
     Unknown,
-    /// The block has it already.
+    /// The block has the directive already.
     Duplicate,
-    /// There is one, or the other directive that says where the owner of a store is.
+    /// The owner of the store is configured already, by this directive or by the other one that
+    /// sets it.
     OneOwner {
         /// The directive that is set.
         name: &'static str,
-        /// Its file and line; empty if that is unknown.
+        /// File and line of the directive; empty if unknown.
         at: String,
     },
-    /// It takes exactly one value.
+    /// The directive takes exactly one value.
     OneValue,
-    /// It takes one value, or two.
+    /// The directive takes one or two values.
     OneOrTwoValues,
-    /// It takes exactly two values.
+    /// The directive takes exactly two values.
     TwoValues,
-    /// It takes two values, or three.
+    /// The directive takes two or three values.
     TwoOrThreeValues,
-    /// It has a parameter twice.
+    /// A parameter occurs twice.
     Twice {
-        /// Its name.
+        /// Name of the parameter.
         parameter: String,
     },
-    /// A filter in a sandbox can't do that.
+    /// The setting is not available in a sandbox.
     Sandboxed {
-        /// What does it, or what there is instead.
+        /// The reason, or the replacement.
         why: &'static str,
     },
-    /// The value is not what the directive takes.
+    /// The value is not allowed.
     Value {
-        /// As the operator wrote it.
+        /// The value in the configuration.
         given: String,
-        /// What it may be.
+        /// Description of the allowed values.
         allowed: String,
     },
 }
@@ -85,7 +86,7 @@ impl fmt::Display for DirectiveError {
 impl std::error::Error for DirectiveError {}
 
 impl DirectiveError {
-    /// The same, of the whole word that the value is in.
+    /// Replaces the rejected value with the whole word that contains it.
     pub(super) fn of(self, word: &[u8]) -> Self {
         match self {
             DirectiveError::Value { allowed, .. } => invalid(word, allowed),
@@ -93,7 +94,7 @@ impl DirectiveError {
         }
     }
 
-    /// The same, of a parameter of that name.
+    /// Converts a duplicate to the error of the named parameter.
     pub(super) fn of_parameter(self, name: &[u8]) -> Self {
         match self {
             DirectiveError::Duplicate => DirectiveError::Twice {
@@ -122,7 +123,7 @@ pub(super) fn once<T>(
     Ok(())
 }
 
-/// What a block does not say the one around it does.
+/// Copies a setting from the enclosing block if it is unset.
 pub(super) fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
     if inner.is_none() {
         inner.clone_from(outer);
@@ -146,8 +147,8 @@ pub(super) fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
     }
 }
 
-/// Milliseconds of a time as nginx writes them: `1d12h`, `30m`, or bare
-/// seconds.
+/// Returns the milliseconds of a time in nginx's notation: `1d12h`, `30m`, or seconds without a
+/// unit.
 pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
     const UNITS: [(&str, u64); 8] = [
         ("y", 365 * 86_400_000),
@@ -168,7 +169,7 @@ pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
             let length = after.find(|c: char| !c.is_ascii_alphabetic());
             let (unit, after) = after.split_at(length.unwrap_or(after.len()));
             let unit = if unit.is_empty() { "s" } else { unit };
-            // from the longest to the shortest
+            // units must descend
             let at = units.iter().position(|(name, _)| *name == unit)?;
             let part = number.parse::<u64>().ok()?.checked_mul(units[at].1)?;
             (sum, units) = (sum.checked_add(part)?, &units[at + 1..]);
@@ -187,13 +188,13 @@ pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
 pub(super) enum Unit {
     Number,
     Bytes,
-    /// Short times: with `ms` or `s`.
+    /// Short time with `ms` or `s`, in milliseconds.
     Milliseconds,
-    /// Any times: with `ms`, `s`, `m`, `h` or `d`; in milliseconds.
+    /// Any time with `ms`, `s`, `m`, `h` or `d`, in milliseconds.
     Time,
 }
 
-/// The numbers that a directive takes.
+/// The range of numbers that a directive accepts.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) least: u64,
@@ -213,13 +214,13 @@ impl Range {
             (Unit::Time, [digits @ .., b'h']) => (digits, 3_600_000),
             (Unit::Time, [digits @ .., b'd']) => (digits, 86_400_000),
             (Unit::Milliseconds | Unit::Time, b"0") => (&b"0"[..], 1),
-            // a bare number is seconds elsewhere in nginx: not to be guessed
+            // a number without a unit is ambiguous: elsewhere in nginx it means seconds
             (Unit::Milliseconds | Unit::Time, _) => (&b""[..], 1),
             (_, digits) => (digits, 1),
         };
         std::str::from_utf8(digits)
             .ok()
-            // str::parse would take a sign
+            // str::parse would accept a sign
             .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|digits| digits.parse::<u64>().ok())
             .and_then(|number| number.checked_mul(factor))
@@ -232,8 +233,7 @@ impl Range {
             })
     }
 
-    /// The value in range, as the directive takes it, of one with another name of its unit or a
-    /// fraction.
+    /// Suggests an allowed value for a value that has another name of a unit, or a fraction.
     fn suggest(self, value: &[u8]) -> Option<String> {
         let word = match self.unit {
             Unit::Number => return None,
@@ -256,7 +256,7 @@ fn add_suggestion(allowed: &str, meant: Option<String>) -> String {
     }
 }
 
-/// Bytes of a size as people write it: `20gb`, `1.5 GiB`.
+/// Bytes of a size in common notations: `20gb`, `1.5 GiB`.
 fn meant_size(value: &[u8]) -> Option<u64> {
     meant(value, |unit| {
         let unit = unit.to_ascii_lowercase();
@@ -271,10 +271,11 @@ fn meant_size(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Milliseconds of a time as people write it: `5min`, `1.5 s`. A bare number is not guessed at.
+/// Milliseconds of a time in common notations: `5min`, `1.5 s`. A number without a unit is
+/// ambiguous.
 fn meant_time(value: &[u8]) -> Option<u64> {
     meant(value, |unit| {
-        // of nginx's, a month, which is hardly meant
+        // a month in nginx, and probably not intended
         if unit == "M" {
             return None;
         }
@@ -291,7 +292,7 @@ fn meant_time(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number, perhaps with a fraction, times its unit; `None` if it is not a whole number.
+/// Product of a decimal number and its unit, or `None` if it is not an integer.
 fn meant(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -309,7 +310,7 @@ impl fmt::Display for Range {
         let Range { least, most, unit } = *self;
         match unit {
             Unit::Number => write!(f, "a number from {least} to {most}"),
-            // more than anybody has
+            // the maximum is larger than any disk
             Unit::Bytes if most >= 1 << 50 => write!(f, "a size of at least {}", Size(least)),
             Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
             Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
@@ -324,7 +325,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// A size as an operator would write it.
+/// Formats a size in the notation of the configuration.
 pub(super) struct Size(pub(super) u64);
 
 impl fmt::Display for Size {
@@ -338,7 +339,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Milliseconds as an operator would write them.
+/// Formats milliseconds in the notation of the configuration.
 pub(super) struct Duration(pub(super) u64);
 
 impl fmt::Display for Duration {
@@ -364,7 +365,7 @@ mod tests {
     use super::{long_time, Range, Unit, GIB, MIB};
 
     #[test]
-    fn sizes_and_times_of_another_spelling_are_answered_with_the_nearest_word() {
+    fn sizes_and_times_in_other_notations_are_rejected_with_a_suggestion() {
         let bytes = Range {
             least: 64 * MIB,
             most: 1024 * GIB,
@@ -390,7 +391,7 @@ mod tests {
             (bytes, "1.5g", Some("1536m")),
             (bytes, "1t", Some("1024g")),
             (bytes, "67108864b", Some("64m")),
-            // in no unit of the directive's, or out of its range
+            // a unit that the directive does not have, or a value out of range
             (bytes, "63mb", None),
             (bytes, "63m", None),
             (bytes, "2tb", None),

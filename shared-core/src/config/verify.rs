@@ -1,24 +1,24 @@
-//! Of how many hits the node is asked again, to prove them.
+//! The share of hits that are verified against the node.
 
 use super::values::{invalid, DirectiveError};
 
-/// Which hits are verified.
+/// Settings of hit verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verify {
-    /// So many of a million.
+    /// Hits per million that are verified.
     pub rate: u32,
-    /// What turns out to be wrong is purged.
+    /// Whether different entries are purged.
     pub purges: bool,
 }
 
-/// All of them.
+/// Rate that verifies all hits.
 pub const ALL: u32 = 1_000_000;
 
 const PURGE: &[u8] = b"purge";
 const RATES: &str = "\"off\", or a part of all hits, from 0.0001% to 100%";
 
 impl Verify {
-    /// Whether any are.
+    /// Whether any hits are verified.
     pub fn is_on(self) -> bool {
         self.rate > 0
     }
@@ -40,7 +40,7 @@ impl Verify {
     }
 }
 
-/// Percent, with four digits after the point at most, as millionths.
+/// Parses a percentage with at most four decimal places, and returns millionths.
 fn read_rate(value: &[u8]) -> Result<u32, DirectiveError> {
     let read = || {
         let text = std::str::from_utf8(value).ok()?.strip_suffix('%')?;
@@ -56,7 +56,7 @@ fn read_rate(value: &[u8]) -> Result<u32, DirectiveError> {
     read().ok_or_else(|| invalid(value, RATES))
 }
 
-/// A rate, as a regular expression.
+/// Regular expression of a rate.
 pub(super) const RATE: &str = r"(?:0{1,3}\.(?!0+%)[0-9]{1,4}|(?:0{0,2}[1-9]|0?[1-9][0-9])(?:\.[0-9]{1,4})?|100(?:\.0{1,4})?)%";
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_hundred() {
+    fn rates_are_parsed_with_up_to_four_decimals() {
         for (value, rate) in [
             ("off", 0),
             ("100%", 1_000_000),

@@ -12,7 +12,7 @@ fn head(line: &str) -> Follow {
 }
 
 #[test]
-fn the_least_is_a_url() {
+fn parameters_have_defaults_when_only_the_url_is_set() {
     let (head, namespace) = parse("http://127.0.0.1:8545").unwrap();
     let expected = Follow {
         url: "http://127.0.0.1:8545".into(),
@@ -26,7 +26,7 @@ fn the_least_is_a_url() {
 }
 
 #[test]
-fn all_that_can_be_said() {
+fn head_source_parameters_are_parsed() {
     let (head, namespace) = parse(
         "https://node.example/v3/key?x=y|interval=250ms|finality=depth:12|api=beacon|\
          header=Authorization: Bearer abc=|header=X-A:1|ca=/etc/ca.pem|namespace=main net",
@@ -47,7 +47,7 @@ fn all_that_can_be_said() {
 }
 
 #[test]
-fn urls_that_are_followed_and_what_a_log_says_of_them() {
+fn log_name_omits_path_and_query_of_the_url() {
     for (url, place) in [
         ("http://node", "http://node"),
         ("http://node/", "http://node"),
@@ -72,7 +72,7 @@ fn urls_that_are_followed_and_what_a_log_says_of_them() {
 }
 
 #[test]
-fn the_bounds_are_within() {
+fn parameters_at_their_bounds_are_accepted() {
     assert_eq!(head("http://n|interval=100ms").interval, 100);
     assert_eq!(head("http://n|interval=1h").interval, 3_600_000);
     assert_eq!(head("http://n|interval=2s").interval, 2_000);
@@ -105,7 +105,7 @@ const CA: &str = "it must be \"ca=FILE\", a file's absolute path in UTF-8";
 const NAMESPACE: &str = "it must be \"namespace=NAME\", UTF-8 without control characters";
 
 #[test]
-fn what_is_not_allowed_is_answered_with_what_is() {
+fn invalid_head_source_is_rejected_with_the_allowed_values() {
     let long = format!("unix:/{}", "a".repeat(107));
     for (line, given, allowed) in [
         ("", "", URL),
@@ -195,7 +195,7 @@ fn what_is_not_allowed_is_answered_with_what_is() {
             "header=Connection:...",
             NOT_OURS,
         ),
-        // what should have been quoted is not shown
+        // a value that should have been quoted is not shown
         (
             "http://n|header=Authorization:Bearer|secret",
             "...",
@@ -244,7 +244,7 @@ fn what_is_not_allowed_is_answered_with_what_is() {
 }
 
 #[test]
-fn no_secret_is_in_debug() {
+fn debug_output_contains_no_secret() {
     let head = head("https://node:8/v3/secret|header=Authorization: Bearer secret");
     let said = format!("{head:?}");
     assert!(!said.contains("secret"), "{said}");
@@ -255,7 +255,7 @@ fn no_secret_is_in_debug() {
 }
 
 #[test]
-fn its_words_make_it_again() {
+fn head_source_equals_the_one_parsed_from_its_words() {
     for line in [
         "http://n",
         "unix:/a:/b|finality=depth:3|interval=1h",
@@ -270,7 +270,7 @@ fn its_words_make_it_again() {
 
 proptest! {
     #[test]
-    fn whatever_is_given_is_refused_or_can_be_said_again(
+    fn parsed_head_source_survives_a_round_trip_through_its_words(
         url in "(http|https|ws|wss|unix|HTTP)://?/?[a-z0-9:@/?#\\[\\]. é-]{0,20}",
         words in prop::collection::vec(
             "(interval=|finality=|finality=depth:|api=|header=|header=A:|ca=/|namespace=|)\
