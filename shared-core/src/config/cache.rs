@@ -104,7 +104,7 @@ pub(super) const WAITS: Range = Range {
     most: 3600 * 1000,
     unit: Unit::Time,
 };
-/// Range of the lookup timeout. The limit is the time after which a silent connection is closed.
+/// Range of the lookup timeout, below `link_silence`, after which a silent connection is closed.
 pub(super) const LOOKUPS: Range = Range {
     least: 1,
     most: 1_000,

@@ -1,4 +1,4 @@
-//! The calls of a request, read as the cache and the policy read them.
+//! Parser of a request's calls, as for the cache and the policy.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,18 +8,18 @@ use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::request::{parse, room_for, Call, Refusal, Request};
 use crate::memory;
 
-/// Why there are none. Each is a word, for programs.
+/// The reason why a request has no calls. Programs receive it as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum No {
-    /// It is empty.
+    /// The body is empty.
     Body,
-    /// What it says is not what JSON-RPC has, or nodes may read it in different ways.
+    /// The body is not valid JSON-RPC, or nodes may read it in different ways.
     Calls(Refusal),
-    /// It is coded in a way that is not undone, or damaged.
+    /// The body has a content coding that is not decoded, or is damaged.
     Coding,
-    /// It is longer than it may be.
+    /// The body is longer than the limit.
     Length,
-    /// None was given.
+    /// Memory was refused.
     Memory,
 }
 
@@ -35,11 +35,10 @@ impl fmt::Display for No {
     }
 }
 
-/// A body of at most `most` bytes without its coding, of which lines of
-/// `Content-Encoding` tell.
+/// Decodes a body to at most `most` bytes. `codings` are the lines of `Content-Encoding`.
 ///
 /// # Errors
-/// [`No`].
+/// The reason as [`No`].
 pub fn plain<'a, 'f>(
     body: &'a [u8],
     codings: impl Iterator<Item = &'f [u8]>,
@@ -62,10 +61,10 @@ pub fn plain<'a, 'f>(
     }
 }
 
-/// Its calls, at most so many, and whether they are a batch.
+/// Parses at most `most` calls of a body, and returns whether they are a batch.
 ///
 /// # Errors
-/// [`No`].
+/// The reason as [`No`].
 pub fn read(body: &[u8], most: usize) -> Result<(Vec<Call<'_>>, bool), No> {
     if body.trim_ascii().is_empty() {
         return Err(No::Body);
@@ -87,7 +86,7 @@ mod tests {
     use crate::jsonrpc::request::Refusal;
 
     #[test]
-    fn a_call_and_a_batch_are_told_apart() {
+    fn calls_and_batches_are_distinguished() {
         let call = r#"{"jsonrpc":"2.0","id":"a\u0041","method":"eth_call","params":[{"x":[1]}]}"#;
         let (calls, is_batch) = read(call.as_bytes(), 1).unwrap();
         assert!(!is_batch && calls.len() == 1);
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coded_body_is_read_like_any_other() {
+    fn compressed_body_is_decoded_up_to_its_limit() {
         let body = b"[".repeat(1000);
         let coded = gzip(&body, 1, 1000).unwrap();
         let decoded = |codings: &[&'static str], most| {

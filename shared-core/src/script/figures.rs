@@ -1,10 +1,10 @@
-//! What was counted, under flat names.
+//! Metrics with flat names.
 
 use crate::metrics::{names, Time, GAUGES};
 use crate::status::board::Board;
 
-/// Each figure with its name: all totals and gauges; of modes, reasons, statuses and
-/// methods those that have been seen.
+/// Returns the metrics with their names: all totals and gauges, and of modes, reasons, statuses and
+/// methods those that have occurred.
 pub fn all(board: Board) -> Vec<(String, u64)> {
     let sums = board.sums();
     let mut all = vec![("since".to_owned(), sums.since)];
@@ -33,7 +33,7 @@ mod tests {
     use crate::status::board::Board;
 
     #[test]
-    fn totals_are_there_and_what_was_never_seen_is_not() {
+    fn zero_totals_are_listed_and_zero_family_counters_are_not() {
         let mut numbers = Vec::new();
         numbers.resize_with(Board::LENGTH, AtomicU64::default);
         let board = Board::begin(numbers.leak(), 77).unwrap();

@@ -1,9 +1,9 @@
-//! Values that programs keep by a name: in the hot tier, beside answers and at their
-//! expense, and, where there is one, with the owner of a store.
+//! Values that programs store by name: in the hot tier, where they share the memory with responses,
+//! and, if there is one, at the owner of a store.
 //!
-//! A value's key is a hash of its name under a key of its own, so that no value is ever
-//! found where an answer is looked for, or the other way round. For the owner it is a
-//! resource (RFC 9111) like any other, of a namespace of its own.
+//! The key of a value is a hash of its name with a separate hash key, so that a value is never
+//! found by the lookup of a response, and the other way round. For the owner it is an ordinary
+//! resource (RFC 9111) in a namespace of its own.
 
 use std::sync::Arc;
 
@@ -18,48 +18,48 @@ use crate::cache::scope::named;
 use crate::cache::Key;
 use crate::memory;
 
-/// The namespace of all of them, as an operator purges it.
+/// Namespace of all stored values, as an operator purges it.
 pub const NAMESPACE: &str = "sszip.lua";
 
-/// By whom they are stored: nobody has a lease for them.
+/// Process name with which values are stored: no process has a lease for them.
 const PROCESS: &str = "lua";
 
-/// What tells their keys from those of answers.
+/// Hash key that separates the keys of values from the keys of responses.
 const KEY: &[u8; 32] = b"sszip: values that scripts keep.";
 
-/// For longer than that nothing is kept: a hundred years, in milliseconds.
+/// Maximum lifetime of a value: a hundred years, in milliseconds.
 const LONGEST: u64 = 100 * 365 * 86_400_000;
 
-/// Why something is not kept, or not found.
+/// The reason why a value is not stored, or not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    /// There is no hot tier.
+    /// The hot tier is disabled.
     #[error("nothing is cached here: sszip_cache is on nowhere")]
     Cache,
-    /// Too long for it.
+    /// The value is too long for the hot tier.
     #[error("the value is too long for this worker's share of sszip_cache_memory")]
     Room,
-    /// None was given.
+    /// Memory was refused.
     #[error("no memory")]
     Memory,
-    /// It is not there.
+    /// The owner is not reachable.
     #[error("the cache's owner can't be asked now")]
     Down,
-    /// It does not say how it goes.
+    /// The owner's reply is invalid.
     #[error("the cache's owner does not answer as it should")]
     Owner,
 }
 
-/// What a value is kept under.
+/// Returns the cache key of a value's name.
 pub fn key_of(name: &[u8]) -> Key {
     *blake3::keyed_hash(KEY, name).as_bytes()
 }
 
-/// The value of that name that is in memory. `now` is in milliseconds of the look-ups'
-/// clock, here and below.
+/// Returns the named value from memory. `now` is in milliseconds of the lookups' clock, here and
+/// below.
 ///
 /// # Errors
-/// [`Lack`].
+/// The reason as [`Lack`].
 pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, Lack> {
     let hot = shared.hot().ok_or(Lack::Cache)?;
     if !shared.may_send(now) {
@@ -71,11 +71,11 @@ pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, Lack
     entry.plain().map(Some).ok_or(Lack::Memory)
 }
 
-/// Keeps a value for so many milliseconds, here. If there is an owner: the request that
-/// stores it there.
+/// Stores a value in memory for `ttl` milliseconds. Returns the request that stores it at the
+/// owner, if there is one.
 ///
 /// # Errors
-/// [`Lack`]; nothing is under that name then.
+/// The reason as [`Lack`]; no value has that name then.
 pub fn set(
     shared: &Shared,
     name: &[u8],
@@ -110,10 +110,11 @@ pub fn set(
     Ok(Some(text))
 }
 
-/// Forgets a value, here. If there is an owner: the request that purges it everywhere.
+/// Removes a value from memory. Returns the request that purges it everywhere, if there is an
+/// owner.
 ///
 /// # Errors
-/// [`Lack`].
+/// The reason as [`Lack`].
 pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, Lack> {
     let hot = shared.hot().ok_or(Lack::Cache)?;
     let key = key_of(name);
@@ -126,11 +127,11 @@ pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, Lack> {
     text.map(Some).ok_or(Lack::Memory)
 }
 
-/// The request that purges what `query` says (docs/caching.md, Purging); `None`: there is no
-/// owner.
+/// Returns the request that purges the scope in `query` (docs/caching.md, Purging), or `None` if
+/// there is no owner.
 ///
 /// # Errors
-/// What is wrong with the query, or [`Lack`] as a text.
+/// The error in the query, or [`Lack`] as a text.
 pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let body = purge_request(query, None).map_err(|bad| bad.to_string())?;
     if asked(shared).map_err(|lack| lack.to_string())?.is_none() {
@@ -140,8 +141,8 @@ pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
     text.map(Some).ok_or_else(|| Lack::Memory.to_string())
 }
 
-/// The owner, if there is one, which is to be asked now: a connection to one that is away is
-/// not tried for each value.
+/// Returns the owner, if there is one. A connection to an owner that is down is not attempted for
+/// each value.
 fn asked(shared: &Shared) -> Result<Option<&dyn Owner>, Lack> {
     match shared.owner() {
         Some(owner) if !owner.is_up() => Err(Lack::Down),
@@ -149,11 +150,11 @@ fn asked(shared: &Shared) -> Result<Option<&dyn Owner>, Lack> {
     }
 }
 
-/// The request that looks a value up with the owner, and the last purge that holds here,
-/// which [`take`] has to know; `None`: there is no owner.
+/// Returns the request that looks up a value at the owner, and the present purge generation, which
+/// [`take`] requires. `None`: there is no owner.
 ///
 /// # Errors
-/// [`Lack`].
+/// The reason as [`Lack`].
 pub fn look_up(shared: &Shared, name: &[u8]) -> Result<Option<(Vec<u8>, u64)>, Lack> {
     let Some(owner) = asked(shared)? else {
         return Ok(None);
@@ -163,11 +164,11 @@ pub fn look_up(shared: &Shared, name: &[u8]) -> Result<Option<(Vec<u8>, u64)>, L
     Ok(Some((text, generation)))
 }
 
-/// What an owner has answered to [`look_up`]: the value, which is kept here too, unless
-/// there was a purge since `generation` was the last. `None`: it has none.
+/// Reads the owner's reply to [`look_up`], and returns the value. It is also stored in memory,
+/// unless there was a purge since `generation`. `None`: the owner has no such value.
 ///
 /// # Errors
-/// [`Lack`].
+/// The reason as [`Lack`].
 pub fn take(
     shared: &Shared,
     name: &[u8],
@@ -189,20 +190,20 @@ pub fn take(
         .try_reserve_exact(body.len())
         .map_err(|_| Lack::Memory)?;
     answer.body.extend_from_slice(body);
-    // what is no entry is as good as none
+    // an invalid entry is treated as a missing one
     let entry = answer.entry(now).filter(|entry| !entry.is_unread());
     let Some(entry) = entry.map(Arc::new) else {
         return Ok(None);
     };
     if entry.inflates() > 0 {
-        // values are stored as they are: nobody has bounded what this one is decoded to
+        // values are stored uncompressed: the decoded length of this one has no limit
         return Err(Lack::Owner);
     }
     let value = entry.plain().ok_or(Lack::Memory)?;
     if let Some(hot) = shared.hot() {
         let key = key_of(name);
         if shared.generation() == generation && hot.insert(key, Arc::clone(&entry)) {
-            // or a purge has come in between
+            // a purge may have happened in between
             if shared.generation() != generation {
                 hot.remove_this(&key, &entry);
             }
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_there_until_its_time_is_over() {
+    fn value_is_returned_until_it_expires() {
         let shared = shared();
         assert_eq!(get(&shared, b"a", 0), Ok(None));
         for value in [&b"one"[..], b"", b"\0\xff\0"] {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_kept_replaces_what_was_there() {
+    fn value_that_is_too_long_removes_the_previous_one() {
         let shared = shared();
         set(&shared, b"a", b"old", 5000, 0).unwrap();
         let long = vec![b'x'; 1 << 20];
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cache_nothing_is_kept() {
+    fn values_are_rejected_without_a_cache() {
         let shared = Shared::default();
         assert_eq!(set(&shared, b"a", b"b", 1, 0), Err(Lack::Cache));
         assert_eq!(get(&shared, b"a", 0), Err(Lack::Cache));
@@ -261,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_the_key_of_an_answer() {
+    fn value_keys_differ_from_response_keys() {
         assert_ne!(&key_of(b"a"), blake3::hash(b"a").as_bytes());
         assert_ne!(key_of(b""), key_of(b"\0"));
     }
 
-    /// Head and body of the owner's answer that has an entry.
+    /// Returns head and body of an owner's reply with an entry.
     fn answered(entry: Entry) -> (Vec<u8>, Vec<u8>) {
         let body = Encoded::of(&Arc::new(entry)).unwrap().to_vec();
         let head = format!(
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn coded_value_is_not_decoded() {
+    fn compressed_value_is_rejected() {
         let shared = shared();
         let gate = Gate {
             min_length: 0,
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_of_the_owner_is_kept_here_unless_it_was_purged() {
+    fn owner_entry_is_stored_unless_purged_since() {
         let shared = shared();
         let entry = Entry::new(
             Envelope::none(),
@@ -303,7 +304,7 @@ mod tests {
         let (head, body) = answered(entry);
         let found = take(&shared, b"a", (&head, &body), 9, 100);
         assert_eq!(&found.unwrap().unwrap()[..], b"value");
-        // the generation here is 0
+        // the present generation is 0
         assert_eq!(get(&shared, b"a", 100), Ok(None));
         take(&shared, b"a", (&head, &body), 0, 100).unwrap();
         assert_eq!(&get(&shared, b"a", 599).unwrap().unwrap()[..], b"value");

@@ -1,16 +1,16 @@
-//! What programs that run in a host (Lua in nginx) may use of the core, beside what their
-//! host's exchanges do.
+//! Script API: functions of the core for programs that run in a host (Lua in nginx), independent of
+//! the host's exchanges.
 //!
 //! | module      | concern                                                         |
 //! |-------------|-----------------------------------------------------------------|
-//! | [`kept`]    | values of their own, in the memory that answers share           |
-//! | [`stored`]  | answers of nodes that are stored                                |
-//! | [`calls`]   | what a request calls, as the cache and the policy read it       |
-//! | [`values`]  | JSON as SSZ and back, checks and roots, of what is in memory    |
-//! | [`figures`] | what was counted                                                |
+//! | [`kept`]    | values that programs store, in the hot tier                     |
+//! | [`stored`]  | cached responses of nodes                                       |
+//! | [`calls`]   | calls of a request, as the cache and the policy parse them      |
+//! | [`values`]  | JSON to SSZ and back, checks and roots of values in memory      |
+//! | [`figures`] | metrics                                                         |
 //!
-//! Nothing here waits: what the owner of a store is to be asked is a text that the host
-//! sends, and gives the answer to.
+//! Nothing here blocks: requests to the owner of a store are returned as texts, which the host
+//! sends, and whose replies it passes back.
 
 pub mod calls;
 #[cfg(not(target_family = "wasm"))]

@@ -1,4 +1,4 @@
-//! Answers of nodes that this process has in memory, by their key.
+//! Cached responses of nodes in the memory of this process, by their key.
 
 use super::kept::Lack;
 use crate::cache::class::Class;
@@ -8,18 +8,18 @@ use crate::cache::Key;
 use crate::jsonrpc::request::MAX_ID;
 use crate::jsonrpc::scan::{check, Kind};
 
-/// Whether an entry may be given out as it is. What would have to be read first, or
-/// compared with something else, is not worth that here.
+/// Returns whether an entry can be sent as it is. Entries that must first be read, or compared with
+/// something else, are not used here.
 pub(super) fn is_there(shared: &Shared, entry: &Entry) -> bool {
     let is_changed =
         || entry.meta().class == Class::Resource && shared.changes.last() > entry.changes();
     !entry.is_unread() && !entry.is_uncompared() && !is_changed()
 }
 
-/// A stored answer in identity: to a call under `id`, raw JSON.
+/// Returns a cached response in identity, under `id`, which is raw JSON, if it answers a call.
 ///
 /// # Errors
-/// What is wrong with the id, or [`Lack`] as a text.
+/// The error in the id, or [`Lack`] as a text.
 pub fn get(shared: &Shared, key: &Key, id: &[u8], now: u64) -> Result<Option<Vec<u8>>, String> {
     let kind = check(id).ok().map(|value| value.kind);
     if !matches!(kind, Some(Kind::String | Kind::Number | Kind::Null)) || id.len() > MAX_ID {
@@ -48,7 +48,7 @@ mod tests {
     use crate::cache::process::Shared;
 
     #[test]
-    fn an_answer_is_given_under_the_id_that_is_asked_for() {
+    fn cached_response_is_returned_under_the_requested_id() {
         let shared = Shared::default();
         shared.start(1 << 20, 1 << 20, 1);
         let envelope = Envelope {
@@ -74,7 +74,7 @@ mod tests {
         let unread = Entry::new(Envelope::none(), payload(), meta()).unread();
         shared.hot().unwrap().insert([3; 32], Arc::new(unread));
         assert_eq!(get(&shared, &[3; 32], b"1", 9), Ok(None));
-        // a resource that was changed since
+        // a resource that was invalidated later
         let resource = Entry::new(Envelope::none(), payload(), meta());
         shared.hot().unwrap().insert([4; 32], Arc::new(resource));
         assert!(get(&shared, &[4; 32], b"1", 9).unwrap().is_some());

@@ -1,5 +1,4 @@
-//! JSON as SSZ and back, checks and roots: what the command line has, of values that are
-//! in memory.
+//! JSON to SSZ and back, checks and roots: the functions of the command line, for values in memory.
 
 use std::ops::Deref;
 
@@ -7,21 +6,22 @@ use crate::ssz::{check as check_ssz, hash_tree_root, select, to_json as json_of,
 use crate::ssz::{Error, Fork, Form, Preset, Problem, Schema, ToSsz, TypeId};
 use crate::transcode::{call, route};
 
-/// Which type, as programs say it. What is empty was not said.
+/// The type of a value, as programs name it. Empty members are unset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct What<'a> {
-    /// As the specs write it (`SignedBeaconBlock`, `List[Withdrawal, 16]`); or a method of
-    /// JSON-RPC, or the path of a route of the Beacon API, for what that gives.
+    /// A type in the notation of the specifications (`SignedBeaconBlock`, `List[Withdrawal, 16]`);
+    /// or a method of JSON-RPC, or the path of a route of the Beacon API, for the type of its
+    /// response.
     pub name: &'a str,
-    /// Of which fork. Without it: of the one that an answer's `version` says, or of any,
-    /// if all have the same.
+    /// The fork. Unset: the fork in the `version` of a response, or any fork if the type is the
+    /// same in all.
     pub fork: &'a str,
-    /// Of which preset; without it: mainnet.
+    /// The preset. Unset: mainnet.
     pub preset: &'a str,
 }
 
-/// What the JSON is: `value`, the value itself; `answer`, an object that has it as `data`
-/// or `result`; `auto` or nothing: whichever it looks like.
+/// Parses the form of the JSON: `value`, the value itself; `answer`, an object with the value in
+/// `data` or `result`; `auto` or empty: either of them.
 fn form_of(text: &str) -> Result<Form, String> {
     match text {
         "" | "auto" => Ok(Form::Either),
@@ -31,16 +31,16 @@ fn form_of(text: &str) -> Result<Form, String> {
     }
 }
 
-/// A type among those of its fork.
+/// A type with the schema that contains it.
 struct Found {
     schema: Types,
     ty: TypeId,
 }
 
 enum Types {
-    /// The fork's.
+    /// The schema of the fork.
     Named(&'static Schema),
-    /// The same, and what was written.
+    /// The schema of the fork, with a type expression added.
     Written(Box<Schema>),
 }
 
@@ -63,7 +63,7 @@ impl What<'_> {
         }
     }
 
-    /// `None`: it was not said, and each fork has another type of that name.
+    /// Returns the fork, or `None` if it is unset.
     fn fork(&self) -> Result<Option<Fork>, String> {
         let named: Option<Fork> = match self.fork {
             "" => None,
@@ -72,7 +72,7 @@ impl What<'_> {
         Ok(named)
     }
 
-    /// The type's name in that fork, or, of what is the same in all, in any.
+    /// Returns the name of the type in a fork, or in any fork if it is the same in all.
     fn type_name(&self, fork: Option<Fork>) -> Result<&str, String> {
         let name = self.name;
         let gives = if name.starts_with('/') {
@@ -121,10 +121,10 @@ fn said(error: Error) -> String {
     error.to_string()
 }
 
-/// SSZ of JSON.
+/// Converts JSON to SSZ.
 ///
 /// # Errors
-/// What is wrong with it, or with `what` or `form`.
+/// The error in the JSON, in `what` or in `form`.
 pub fn to_ssz(what: &What<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>, String> {
     let (form, fork) = (form_of(form)?, what.fork()?);
     let Some(Found { schema, ty }) = what.find(fork)? else {
@@ -141,7 +141,7 @@ pub fn to_ssz(what: &What<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>, Strin
     reader.end().map_err(said)
 }
 
-/// Of the fork that the answer names, wherever in it.
+/// Converts a response to SSZ in the fork that it names, at any position.
 fn by_version(what: &What<'_>, form: Form, json: &[u8]) -> Result<Vec<u8>, String> {
     if form == Form::Bare {
         return what.found().map(|_| Vec::new());
@@ -165,10 +165,10 @@ fn by_version(what: &What<'_>, form: Form, json: &[u8]) -> Result<Vec<u8>, Strin
     reader.end().map_err(said)
 }
 
-/// JSON of SSZ, or of the part of it that a path leads to.
+/// Converts SSZ, or its part at a path, to JSON.
 ///
 /// # Errors
-/// What is wrong with it, with `what` or with the path.
+/// The error in the SSZ, in `what` or in the path.
 pub fn to_json(what: &What<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>, String> {
     let Found { schema, ty } = what.found()?;
     let (ty, range) = select(&schema, ty, ssz, path).map_err(said)?;
@@ -176,20 +176,19 @@ pub fn to_json(what: &What<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>, Strin
     json_of(&schema, ty, part).map_err(said)
 }
 
-/// Whether it is a value of that type, by each rule.
+/// Checks that `ssz` is a value of the type by all rules.
 ///
 /// # Errors
-/// What is wrong with it, or with `what`.
+/// The error in the SSZ, or in `what`.
 pub fn check(what: &What<'_>, ssz: &[u8]) -> Result<(), String> {
     let Found { schema, ty } = what.found()?;
     check_ssz(&schema, ty, ssz).map_err(said)
 }
 
-/// Its root (`hash_tree_root`), or that of the part that a path leads to: `0x` and 64 hex
-/// digits.
+/// Returns the hash tree root of a value, or of its part at a path: `0x` and 64 hex digits.
 ///
 /// # Errors
-/// As of [`to_json`].
+/// The errors of [`to_json`].
 pub fn root(what: &What<'_>, path: &str, ssz: &[u8]) -> Result<String, String> {
     let Found { schema, ty } = what.found()?;
     let (ty, range) = select(&schema, ty, ssz, path).map_err(said)?;
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_goes_there_and_back() {
+    fn value_is_unchanged_after_conversion_to_ssz_and_back() {
         let checkpoint = What {
             fork: "electra",
             ..what("Checkpoint")
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_its_fork_and_a_method_its_type() {
+    fn fork_is_read_from_the_response_and_type_from_the_method() {
         let answer = format!(r#"{{"data":{JSON},"version":"deneb"}}"#);
         assert_eq!(
             to_ssz(&what("Checkpoint"), "", answer.as_bytes())
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_type_or_form_is_reported() {
         let of = |name, fork, preset, form| {
             let what = What { name, fork, preset };
             to_ssz(&what, form, JSON.as_bytes()).unwrap_err()

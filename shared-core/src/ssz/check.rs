@@ -1,15 +1,15 @@
-//! Whether bytes are a value of a type, by each rule of
-//! ssz/simple-serialize.md: what passes has one meaning, and no other bytes
-//! have it.
+//! Validation of SSZ by each rule of ssz/simple-serialize.md: a value that passes has one meaning,
+//! and no other bytes have the same one.
 
 use std::ops::Range;
 
 use super::error::{Error, Problem};
 use super::schema::{Container, Kind, Limit, Schema, TypeId, OFFSET};
 
+/// Checks that `ssz` is a value of the type.
+///
 /// # Errors
-/// Where `ssz` is no value of the type, and why. Bytes are counted from its
-/// beginning.
+/// The position and the reason if it is not. Positions count bytes of `ssz`.
 pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), Error> {
     if u32::try_from(ssz.len()).is_err() {
         return Err(Error::because(0, "2^32 bytes or more have no offsets"));
@@ -91,8 +91,9 @@ impl Check<'_> {
         }
     }
 
-    /// A container whose offsets, and fields that have a size, are right; its
-    /// other fields may be wrong. `None`: something is wrong here.
+    /// Checks a container whose offsets and fixed-size fields are valid; its other fields are
+    /// validated here, and may be invalid. `None`: an offset or a fixed-size field is invalid, and
+    /// the slow path reports it.
     fn usual_container(
         &self,
         container: &Container,
@@ -149,7 +150,7 @@ impl Check<'_> {
         }
     }
 
-    /// Elements of one size.
+    /// Checks elements of fixed size.
     fn fixed(&self, of: TypeId, size: usize, range: Range<usize>) -> Result<(), Error> {
         let ty = self.schema.get(of);
         if ty.is_plain {
@@ -162,7 +163,7 @@ impl Check<'_> {
                 return Ok(());
             }
         }
-        // to say where it is wrong, and why
+        // one by one, to report the position and the reason
         for (n, at) in range.step_by(size).enumerate() {
             self.value(of, at..at + size)
                 .map_err(|error| error.in_element(n))?;
@@ -170,7 +171,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Elements of any size.
+    /// Checks elements of variable size.
     fn variable(
         &self,
         of: TypeId,
@@ -185,7 +186,7 @@ impl Check<'_> {
         }
         within(range.start, count, limit)?;
         if let Kind::ByteList(limit) = self.schema.get(of).kind {
-            // what witnesses and transactions are made of
+            // the element type of witnesses and transactions
             for (n, element) in elements.enumerate() {
                 let checked = element.and_then(|range| within(range.start, range.len(), limit));
                 checked.map_err(|error| error.in_element(n))?;
@@ -200,14 +201,14 @@ impl Check<'_> {
     }
 }
 
-/// The elements of a list or vector, of a type of any size. What they are made
-/// of is not looked at.
+/// Iterator over the elements of a list or vector with variable-size elements. The elements
+/// themselves are not validated.
 pub(super) struct Elements<'s> {
     ssz: &'s [u8],
     range: Range<usize>,
     count: usize,
     next: usize,
-    /// Where the next one begins, from the beginning of the list.
+    /// Offset of the next element from the beginning of the list.
     begin: usize,
 }
 
@@ -239,7 +240,7 @@ impl<'s> Elements<'s> {
         self.count
     }
 
-    /// One of them, without the others.
+    /// Returns one element without reading the others.
     pub(super) fn element(&self, n: usize) -> Result<Option<Range<usize>>, Error> {
         if n >= self.count {
             return Ok(None);
@@ -275,7 +276,7 @@ impl Iterator for Elements<'_> {
     }
 }
 
-/// The fields of a container, each checked to lie where it must.
+/// Iterator over the fields of a container, which checks their offsets.
 pub(super) struct Parts<'s> {
     schema: &'s Schema,
     fields: std::slice::Iter<'s, super::schema::Field>,
@@ -335,8 +336,7 @@ impl Iterator for Parts<'_> {
     }
 }
 
-/// The part of `range` from one offset to the next; `at`: where the first one
-/// is written.
+/// The part of `range` between two offsets. `at` is the position of the first offset.
 fn part(
     range: &Range<usize>,
     at: usize,
@@ -365,7 +365,7 @@ fn part(
     Ok(range.start + begin..range.start + end)
 }
 
-/// The offset that is written at `at` of `range`, which holds it.
+/// The offset that is stored at `at` in `range`.
 fn offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, Error> {
     let bytes = ssz[range.clone()]
         .get(at..)
@@ -394,7 +394,7 @@ fn within(at: usize, count: usize, limit: Limit) -> Result<(), Error> {
     }
 }
 
-/// `bytes` have the right length.
+/// Checks the unused bits of `bytes`, whose length is valid.
 pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
     let unused = bits % 8;
     match bytes.last() {
@@ -418,7 +418,7 @@ pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
     }
 }
 
-/// How many bits a bitlist has; `None`: it has no delimiter.
+/// Number of bits of a bitlist, or `None` if it has no delimiter.
 pub(super) fn bits(bytes: &[u8]) -> Option<usize> {
     let last = bytes.last().filter(|last| **last != 0)?;
     Some((bytes.len() - 1) * 8 + last.ilog2() as usize)

@@ -1,12 +1,12 @@
-//! What is wrong, and where.
+//! Errors with their position in the input.
 
 use std::fmt;
 
-/// Why a value can't be read. [`Display`](fmt::Display) writes
+/// The reason why a value can't be read, and its position. [`Display`](fmt::Display) writes
 /// `body.attestations[3].data.slot, byte 1234: a leading zero`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// From the inside out.
+    /// Path from the innermost value outwards.
     steps: Vec<Step>,
     at: u64,
     problem: Problem,
@@ -21,30 +21,28 @@ pub enum Step {
     Element(u64),
 }
 
-/// What is wrong with an input.
+/// The kind of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Anything that one line says; it begins with a noun or a verb in the
-    /// third person.
+    /// Any other error in one line, which begins with a noun or a verb in the third person.
     Because(String),
-    /// The input ends inside a value.
+    /// The input ends within a value.
     Ends,
-    /// An answer without `data` or `result`.
+    /// A response without `data` or `result`.
     NoValue,
-    /// An answer that is an error.
+    /// The response is an error.
     Error,
-    /// A result that is `null`, and of a type that is not.
+    /// The result is `null`, which its type does not allow.
     Null,
-    /// The fork is to be what an answer's version says, and the value came before
-    /// it.
+    /// The response's version is to determine the fork, and the value precedes it.
     NoVersion,
-    /// Memory was refused, of so many bytes.
+    /// An allocation of the given number of bytes was refused.
     NoMemory(usize),
 }
 
 impl Error {
-    /// `at` counts bytes of the input.
+    /// Creates an error at byte `at` of the input.
     pub(crate) fn new(at: impl TryInto<u64>, problem: Problem) -> Self {
         Self {
             steps: Vec::new(),
@@ -57,7 +55,7 @@ impl Error {
         Self::new(at, Problem::Because(why.into()))
     }
 
-    /// The value lies in this one.
+    /// Adds a step to the path from outside.
     pub(crate) fn inside(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
@@ -71,17 +69,17 @@ impl Error {
         self.inside(Step::Element(index.try_into().unwrap_or(u64::MAX)))
     }
 
-    /// Which byte of the input the value begins at, or the fault is at.
+    /// Byte of the input at which the value begins, or the error is.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// What is wrong.
+    /// The kind of the error.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// Where it is, as `body.attestations[3].data`; nothing if it is the whole.
+    /// Path of the value, as `body.attestations[3].data`; empty for the whole value.
     pub fn path(&self) -> String {
         let mut path = String::new();
         for step in self.steps.iter().rev() {

@@ -1,17 +1,17 @@
-//! SSZ (consensus-specs, ssz/simple-serialize.md) as data: types are tables,
-//! and four functions walk them. No type has code of its own, and nothing is
-//! built in between: bytes in, bytes out.
+//! SSZ (consensus-specs, ssz/simple-serialize.md), driven by tables: types are data, and four
+//! walkers read them. No type has code of its own, and no intermediate values are built: bytes in,
+//! bytes out.
 //!
 //! | module                   | concern                                         |
 //! |--------------------------|-------------------------------------------------|
 //! | [`schema`]               | the types of a fork and preset: `forks/*.types` |
-//! | [`to_ssz`](mod@to_ssz)   | JSON to SSZ, while the pieces arrive            |
-//! | [`to_json`](mod@to_json) | SSZ to JSON, piece by piece                     |
-//! | [`check`](mod@check)     | whether bytes are a value of a type             |
+//! | [`to_ssz`](mod@to_ssz)   | JSON to SSZ, streaming                          |
+//! | [`to_json`](mod@to_json) | SSZ to JSON, streaming                          |
+//! | [`check`](mod@check)     | validation of SSZ                               |
 //! | [`root`]                 | hash_tree_root                                  |
-//! | [`path`]                 | one part of a value, without the rest           |
-//! | `rlp`                    | what witnesses and transactions have of it      |
-//! | [`error`]                | what is wrong with an input, and where          |
+//! | [`path`]                 | selection of a part of a value by its path      |
+//! | `rlp`                    | RLP of witnesses and transactions               |
+//! | [`error`]                | errors with their position in the input         |
 
 pub mod check;
 pub mod error;

@@ -1,5 +1,5 @@
-//! One part of a large value, by its path: `body.attestations[3].data`. Only
-//! the offsets on the way are read.
+//! Selection of a part of a large value by its path: `body.attestations[3].data`. Only the offsets
+//! along the path are read.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use super::check::{Elements, Parts};
 use super::error::Error;
 use super::schema::{Kind, Schema, TypeId};
 
-/// Where the part of `ssz` is that a path leads to, and its type. The value is
-/// not [`check`](super::check())ed, but for what lies on the way.
+/// Returns the type and the position of the part of `ssz` at a path. The value is not
+/// [`check`](super::check())ed, except for the offsets along the path.
 ///
 /// # Errors
-/// There is no such part, or an offset on the way is wrong.
+/// The part does not exist, or an offset along the path is invalid.
 pub fn select(
     schema: &Schema,
     ty: TypeId,
@@ -32,11 +32,11 @@ pub fn select(
     Ok(here)
 }
 
-/// Where the elements of a list are that have no size. What they are made of is not
-/// looked at.
+/// Returns the positions of the elements of a list whose element type has no fixed size. The
+/// elements are not validated.
 ///
 /// # Errors
-/// An offset is wrong; at it, if it is not the first.
+/// An offset is invalid. The iterator returns the error, unless it is the first offset.
 pub fn elements(
     ssz: &[u8],
     list: Range<usize>,
@@ -44,7 +44,7 @@ pub fn elements(
     Elements::new(ssz, list)
 }
 
-/// The first step of a path, and the steps after it.
+/// Resolves the first step of a path, and returns the remaining steps.
 fn step<'p>(
     schema: &Schema,
     (ty, range): (TypeId, Range<usize>),

@@ -1,5 +1,5 @@
-//! Counters of several workers, in memory that all of them can read: each adds to a part
-//! of its own, and whoever asks adds the parts up.
+//! The metrics board: counters of several workers, in memory that all of them can read. Each worker
+//! adds to a part of its own, and a reader adds the parts up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,63 +7,65 @@ use super::times::{bucket_of, BUCKETS};
 use crate::cache::process::Process;
 use crate::metrics::{names, Tally, Time, COUNTERS, GAUGES};
 
-/// So many parts. Each worker but the last has one to itself; those beyond share the last.
+/// Number of parts. Each worker except the last has its own part; further workers share the last
+/// one.
 pub const PARTS: usize = 64;
 const SHARED: usize = PARTS - 1;
 
 const TIMES: usize = COUNTERS;
-/// Of each time: its buckets, and the sum.
+/// Length of a histogram: its buckets, and the sum.
 const TIME: usize = BUCKETS + 1;
 const AGES: usize = TIMES + Time::ALL.len() * TIME;
 const GAUGE: usize = AGES + TIME;
-/// `memory.bytes`, `memory.held`, `ssz.running` and `cache.waiting` of [`GAUGES`].
+/// Positions of the gauges that are set for requests in flight: memory, reservations, running
+/// conversions and waiting requests.
 const MEMORY: usize = GAUGE;
 const HELD: usize = GAUGE + 1;
 const TRANSCODINGS: usize = GAUGE + 4;
 const WAITING: usize = GAUGE + GAUGES.len() - 1;
-/// A part begins with a line of the processor's cache.
+/// Length of a part, so that each begins at a line of the processor's cache.
 const PART: usize = (GAUGE + GAUGES.len()).next_multiple_of(8);
 
-/// What the layout is known by, and when counting began, in seconds since 1970.
+/// Positions of the layout's identifier, and of the start of counting in seconds since 1970.
 const LAYOUT: usize = 0;
 const SINCE: usize = 1;
 const HEAD: usize = 8;
 
-/// Of a host's process, or of several that share its memory.
+/// The metrics board of a host's process, or of several that share its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Board(&'static [AtomicU64]);
 
-/// All that the parts say together.
+/// The sums over all parts.
 #[derive(Clone, Debug)]
 pub struct Sums {
-    /// When counting began, in seconds since 1970.
+    /// Start of counting, in seconds since 1970.
     pub since: u64,
-    /// Of each of [`names`].
+    /// Counters in the order of [`names`].
     pub counters: Vec<u64>,
-    /// Of each of [`Time::ALL`].
+    /// Histograms in the order of [`Time::ALL`].
     pub times: [Times; Time::ALL.len()],
-    /// For how long what hits gave had been stored, in tenths of a second.
+    /// Age of the entries of hits, in tenths of a second.
     pub ages: Times,
-    /// Of each of [`GAUGES`].
+    /// Gauges in the order of [`GAUGES`].
     pub gauges: [u64; GAUGES.len()],
 }
 
-/// How long something took, in microseconds if nothing else is said.
+/// A histogram of durations, in microseconds unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// How often it took as long as each bucket says.
+    /// Number of durations in each bucket.
     pub buckets: [u64; BUCKETS],
-    /// All together.
+    /// Sum of all durations.
     pub sum: u64,
 }
 
 impl Board {
-    /// How many numbers it takes.
+    /// Number of values in the memory of a board.
     pub const LENGTH: usize = HEAD + PARTS * PART;
 
-    /// One in memory of [`LENGTH`](Self::LENGTH) numbers, by whoever has it first. What was
-    /// counted there stays, unless another version has counted it. `now` is in seconds since
-    /// 1970. `None`: there are fewer numbers.
+    /// Initializes a board in memory of [`LENGTH`](Self::LENGTH) values, by the first process that
+    /// maps it. Present counts are kept, unless another version has written them. `now` is in
+    /// seconds since 1970. `None`: the memory has fewer values.
     pub fn begin(numbers: &'static [AtomicU64], now: u64) -> Option<Self> {
         let board = Self::of(numbers)?;
         let layout = layout();
@@ -76,17 +78,16 @@ impl Board {
         Some(board)
     }
 
-    /// One that was begun there.
+    /// Attaches to a board that is initialized.
     pub fn of(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
-    /// What an exchange comes to, by the worker of that number, which no other that lives
-    /// at that time has.
+    /// Adds the metrics of an exchange. No other running worker may have the number `worker`.
     pub fn count(self, worker: usize, tally: &Tally) {
         match worker < SHARED {
             true => self.add(worker, tally, |number, by| {
-                // of one writer: a tenth of the time of an addition that others might make
+                // with one writer this takes a tenth of the time of an atomic addition
                 let now = number.load(Ordering::Relaxed);
                 number.store(now.wrapping_add(by), Ordering::Relaxed);
             }),
@@ -111,7 +112,7 @@ impl Board {
         }
     }
 
-    /// What that worker has now.
+    /// Sets the gauges of a worker.
     pub fn show(self, worker: usize, gauges: [u64; GAUGES.len()]) {
         let part = self.part(worker);
         for (place, now) in part[GAUGE..].iter().zip(gauges) {
@@ -119,8 +120,8 @@ impl Board {
         }
     }
 
-    /// The gauges of requests that are under way at that worker: what they take of memory, and
-    /// how many wait for another one.
+    /// Sets the gauges of a worker's requests in flight: their memory, and the number of coalesced
+    /// ones that wait.
     pub fn show_requests(self, worker: usize, process: &Process) {
         let part = self.part(worker);
         let show = |at: usize, now: usize| part[at].store(now as u64, Ordering::Relaxed);
@@ -130,7 +131,7 @@ impl Board {
         show(WAITING, process.shared.flights.waiting());
     }
 
-    /// All together.
+    /// Returns the sums over all parts.
     pub fn sums(self) -> Sums {
         let mut all = [0; PART];
         for part in self.0[HEAD..].chunks_exact(PART) {
@@ -164,7 +165,7 @@ impl Board {
     }
 }
 
-/// Another one if anything else is counted, or elsewhere.
+/// Identifier of the layout, which differs if other metrics are counted, or at other positions.
 fn layout() -> u64 {
     let mut known = blake3::Hasher::new();
     for name in names().map(Option::unwrap_or_default) {

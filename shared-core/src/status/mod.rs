@@ -1,12 +1,12 @@
-//! What an operator sees: what was counted, as a page, as JSON and as OpenMetrics.
+//! Reports for operators: all metrics as a page, as JSON and as OpenMetrics.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `board` | counters of several workers, in memory that they share |
-//! | `times` | the buckets of times |
-//! | `report` | what it all comes to, as JSON |
-//! | `openmetrics` | the same for Prometheus |
-//! | `page.html` | the same for people: it asks for the JSON again and again |
+//! | `board` | counters of several workers in shared memory |
+//! | `times` | histograms of durations |
+//! | `report` | the report as JSON |
+//! | `openmetrics` | the report as OpenMetrics, for Prometheus |
+//! | `page.html` | the status page, which polls the JSON |
 
 pub mod board;
 mod openmetrics;
@@ -17,18 +17,18 @@ use serde_json::Value;
 
 use self::report::Report;
 
-/// In which of its forms it is asked for.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// The status page.
     Page,
-    /// All of it.
+    /// The complete report.
     Json,
-    /// For Prometheus (OpenMetrics 1.0).
+    /// OpenMetrics 1.0, for Prometheus.
     OpenMetrics,
 }
 
-/// Whether a counter is one of many that differ in a word: by mode, reason or method.
+/// Returns whether a counter is one of a family whose members differ by mode, reason or method.
 pub(crate) fn is_of_family(name: &str) -> bool {
     report::split(name).1.is_some()
 }
@@ -36,11 +36,11 @@ pub(crate) fn is_of_family(name: &str) -> bool {
 const PAGE: &str = include_str!("page.html");
 
 impl Format {
-    /// What a query asks for (`application/x-www-form-urlencoded`): `format=html`, which it
-    /// is without, `json`, or `prometheus`.
+    /// Returns the format in a query (`application/x-www-form-urlencoded`): `format=html`, which is
+    /// the default, `json`, or `prometheus`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the query.
     pub fn of(query: &[u8]) -> Result<Self, String> {
         let mut format = Self::Page;
         for (name, value) in form_urlencoded::parse(query) {
@@ -55,7 +55,7 @@ impl Format {
         Ok(format)
     }
 
-    /// Its media type.
+    /// The media type of the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Page => "text/html; charset=utf-8",
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// The whole of it; `report` makes what is told.
+    /// Writes the report that `report` returns.
     pub fn write(self, report: impl FnOnce() -> Report) -> String {
         match self {
             Self::Page => PAGE.into(),
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// The same of an owner alone, as it says it of itself (docs/owner-protocol.md).
+    /// Writes the report of an owner alone, from its own JSON (docs/owner-protocol.md).
     pub fn write_of_owner(self, owner: Value) -> String {
         match self {
             Self::Page => PAGE.into(),
@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// Whether the owner of the store is to be asked for its part.
+    /// Whether the report includes the reply of the store's owner.
     pub fn needs_owner(self) -> bool {
         self != Self::Page
     }

@@ -1,5 +1,5 @@
-//! OpenMetrics. Labels are of our own making: names of methods that are in no table are
-//! one, `other`.
+//! The report as OpenMetrics. Clients do not choose labels: methods that are in no table share one,
+//! `other`.
 
 use std::fmt::Error;
 
@@ -14,7 +14,7 @@ use super::report::{encoder, split, Report, SOFTWARE};
 use super::times::bound;
 use crate::metrics::{names, Time, GAUGES};
 
-/// By families of counters: their names, what they are, and their labels.
+/// Families of counters: name, metric, help and label.
 const FAMILIES: [(&str, &str, &str, &str); 9] = [
     (
         "verified",
@@ -72,7 +72,7 @@ const FAMILIES: [(&str, &str, &str, &str); 9] = [
     ),
 ];
 
-/// Of counters that stand alone.
+/// Single counters: name, metric, help and unit.
 const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     ("requests", "requests", "Requests", None),
     (
@@ -150,12 +150,12 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     ),
 ];
 
-/// All of it.
+/// Writes the report of the workers and the owner.
 pub fn write(report: Report) -> String {
     collect(report)
 }
 
-/// What an owner says of itself, by itself.
+/// Writes the report of an owner alone.
 pub fn write_of_owner(owner: Value) -> String {
     collect(Owner(owner))
 }
@@ -164,7 +164,7 @@ fn collect(collector: impl Collector) -> String {
     let mut registry = Registry::with_prefix("sszip");
     registry.register_collector(Box::new(collector));
     let mut written = String::new();
-    // a String takes all
+    // writes to a String do not fail
     let _ = text::encode(&mut written, &registry);
     written
 }
@@ -261,7 +261,7 @@ impl Report {
     }
 }
 
-/// `of_a_second`: what is counted, so many to a second.
+/// Writes a histogram, whose values count `of_a_second` units per second.
 fn histogram(metric: &mut MetricEncoder<'_>, times: &Times, of_a_second: f64) -> Result<(), Error> {
     let seconds = |bucket| bound(bucket).map_or(f64::MAX, |it| it as f64 / of_a_second);
     let buckets = times.buckets.iter().enumerate();
@@ -280,7 +280,7 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, now: f64) -> Re
         .encode_gauge(&now)
 }
 
-/// What an owner says of itself (docs/owner-protocol.md).
+/// Writes the report of an owner (docs/owner-protocol.md).
 fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     const GAUGES: [(&str, &str, &str); 11] = [
         (
@@ -423,8 +423,7 @@ fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// A label's text, which the library writes as it is: with what ends it escaped (OpenMetrics,
-/// ABNF).
+/// Escapes the value of a label, which the library does not (OpenMetrics, ABNF).
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -1,4 +1,4 @@
-//! What was counted, and what that means.
+//! The report of all metrics, and the values that are derived from them.
 
 use serde_json::{json, Map, Value};
 
@@ -6,23 +6,22 @@ use super::board::{Sums, Times};
 use super::times::quantile;
 use crate::metrics::{names, Time, GAUGES, OTHER};
 
-/// All that there is to tell.
+/// All values of a report.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The host and its version: `nginx/1.22.1`.
     pub host: String,
-    /// Seconds since 1970.
+    /// Present time in seconds since 1970.
     pub now: u64,
-    /// What its workers have counted.
+    /// Metrics of all workers.
     pub sums: Sums,
-    /// What the owner of the store has said of itself; `None`: there is none, or it does
-    /// not answer.
+    /// The report of the store's owner, or `None` if there is no owner or it does not respond.
     pub owner: Option<Value>,
-    /// There is one.
+    /// Whether there is an owner.
     pub has_owner: bool,
 }
 
-/// What codes level 1, the default.
+/// Name of the codec library for level 1, the default.
 pub fn encoder() -> &'static str {
     match crate::gzip::has_isal() {
         true => "igzip",
@@ -30,10 +29,10 @@ pub fn encoder() -> &'static str {
     }
 }
 
-/// This version.
+/// Name and version of this software.
 pub const SOFTWARE: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
 
-/// A counter, as it is shown: its family, and which of these it is.
+/// Splits the name of a counter into its family and its member.
 pub(super) fn split(name: &str) -> (&str, Option<&str>) {
     const FAMILIES: [&str; 10] = [
         "verified",
@@ -52,25 +51,25 @@ pub(super) fn split(name: &str) -> (&str, Option<&str>) {
         Some((family, which))
     };
     match FAMILIES.into_iter().find_map(of) {
-        // it is no status
+        // a total, and no cache status
         Some(("cache", "hit_bytes")) | None => ("", None),
         Some((family, which)) => (family, Some(which)),
     }
 }
 
-/// Of one method.
+/// Metrics of one method.
 #[derive(Clone, Copy, Debug, Default)]
 struct Method {
     calls: u64,
     hits: u64,
-    /// Single calls that the node has answered.
+    /// Number of single calls that the node has answered.
     node: u64,
-    /// Until the heads of these answers.
+    /// Sum of the times until the heads of these responses, in microseconds.
     microseconds: u64,
 }
 
 impl Report {
-    /// As JSON (docs/observability.md).
+    /// Returns the report as JSON (docs/observability.md).
     pub fn json(&self) -> String {
         let names: Vec<_> = names().collect();
         let named = names.iter().zip(&self.sums.counters);
@@ -203,8 +202,8 @@ fn ratio(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| (part as f64 / all as f64 * 10_000.0).round() / 10_000.0)
 }
 
-/// What the node would have taken for the hits: as long as for others of the method, or,
-/// where there is none, as for all.
+/// Estimated node time of the hits: the mean of the method's other calls, or, if there are none, of
+/// all misses.
 fn seconds_saved(methods: &[(&str, Method)], miss: &Times, saved: u64) -> f64 {
     let mean = |sum: u64, count: u64| match count {
         0 => 0.0,
@@ -221,7 +220,7 @@ fn seconds_saved(methods: &[(&str, Method)], miss: &Times, saved: u64) -> f64 {
         each * method.hits as f64
     });
     let of_calls: u64 = methods.iter().map(|(_, method)| method.hits).sum();
-    // of what is no call
+    // requests that are no calls
     let others = saved.saturating_sub(of_calls) as f64 * all;
     ((of_methods.sum::<f64>() + others) / 1000.0).round() / 1000.0
 }

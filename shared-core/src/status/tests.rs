@@ -1,4 +1,4 @@
-//! What was counted comes out in each form.
+//! Tests that metrics are reported in each format.
 
 use serde_json::{json, Value};
 
@@ -87,7 +87,7 @@ fn counted() -> Board {
 }
 
 #[test]
-fn all_workers_are_told_together() {
+fn report_sums_the_counters_of_all_workers() {
     let told: Value = serde_json::from_str(&report(counted(), None).json()).unwrap();
     assert_eq!(told["requests"], 600);
     assert_eq!(told["hits"], 300);
@@ -102,7 +102,7 @@ fn all_workers_are_told_together() {
             {"name": "other", "calls": 100, "hits": 0, "node": 100, "microseconds": 300_000},
         ])
     );
-    // 300 of eth_call at 3 ms, and 100 that took what all misses take
+    // 300 calls of eth_call at 3 ms, and 100 calls at the mean of all misses
     assert_eq!(told["node"]["seconds_saved"], 1.3);
     assert_eq!(told["node"]["statuses"], json!({"2xx": 300}));
     assert_eq!(told["microseconds"]["hit"]["count"], 300);
@@ -120,7 +120,7 @@ fn all_workers_are_told_together() {
 }
 
 #[test]
-fn gauges_of_requests_are_those_that_their_names_say() {
+fn request_gauges_are_set_under_their_names() {
     let (board, process) = (board(), Process::default());
     let _held = process.budget.reserve(700, 1_000).unwrap();
     let _also_held = process.budget.reserve(7, 1_000).unwrap();
@@ -138,12 +138,12 @@ fn gauges_of_requests_are_those_that_their_names_say() {
 }
 
 #[test]
-fn what_was_counted_stays() {
+fn counts_are_kept_unless_another_version_wrote_them() {
     let board = counted();
     let before = board.sums();
     let again = Board::begin(board.numbers(), 7).unwrap();
     assert_eq!(again.sums().counters, before.counters);
-    // by another version
+    // written by another version
     board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
     let anew = Board::begin(board.numbers(), 7).unwrap();
     assert!(anew.sums().counters.iter().all(|count| *count == 0));
@@ -151,7 +151,7 @@ fn what_was_counted_stays() {
 }
 
 #[test]
-fn prometheus_gets_it_with_labels_of_our_own() {
+fn openmetrics_contains_counters_with_bounded_labels() {
     let owner = json!({
         "leases": 3,
         "memory": {"entries": 5, "bytes": 6, "capacity": 7, "evicted": 4},
@@ -191,7 +191,7 @@ fn prometheus_gets_it_with_labels_of_our_own() {
 }
 
 #[test]
-fn a_query_says_the_format() {
+fn format_is_read_from_the_query() {
     assert_eq!(Format::of(b""), Ok(Format::Page));
     assert_eq!(Format::of(b"format=json"), Ok(Format::Json));
     assert_eq!(Format::of(b"format=prometheus"), Ok(Format::OpenMetrics));
@@ -203,7 +203,7 @@ fn a_query_says_the_format() {
 }
 
 #[test]
-fn upstream_failures_are_counted_by_kind_and_are_no_answers() {
+fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let board = board();
     let shared = Shared::default();
     shared.upstream_errors.record(UpstreamError::Timeout);

@@ -1,16 +1,15 @@
-//! Times, in buckets that grow by a third or a half: two for each doubling.
+//! Histograms of durations, whose buckets grow by a third or a half: two for each doubling.
 
-/// What takes no longer is in the first bucket, in microseconds.
+/// Binary logarithm of the first bucket's bound in microseconds.
 const FIRST: u32 = 4;
 
-/// Bounds of buckets: up to 16 us, 24, 32, 48 and so on to 67 s. The last bucket has
-/// none.
+/// Number of bounds: 16 µs, 24, 32, 48 and so on to 67 s. The last bucket has no bound.
 const BOUNDS: usize = 2 * (26 - FIRST as usize) + 1;
 
-/// How many there are.
+/// Number of buckets.
 pub const BUCKETS: usize = BOUNDS + 1;
 
-/// The number of the bucket for a time in microseconds.
+/// Returns the bucket of a duration in microseconds.
 pub fn bucket_of(microseconds: u64) -> usize {
     let below = microseconds.saturating_sub(1);
     if below >> FIRST == 0 {
@@ -22,18 +21,18 @@ pub fn bucket_of(microseconds: u64) -> usize {
     bucket.min(BOUNDS)
 }
 
-/// The longest time of a bucket, in microseconds; `None`: of the last.
+/// Returns the upper bound of a bucket in microseconds, or `None` for the last one.
 pub fn bound(bucket: usize) -> Option<u64> {
     let doubling = 1 << (FIRST as usize + bucket.div_ceil(2));
     (bucket < BOUNDS).then_some(match bucket % 2 {
         0 => doubling,
-        // between this one and the one before
+        // between this doubling and the previous one
         _ => doubling / 4 * 3,
     })
 }
 
-/// What so much of all took no longer than, in microseconds, as well as the buckets can
-/// tell; `None`: there is none.
+/// Estimates a quantile in microseconds, by linear interpolation within a bucket. `None`: the
+/// histogram is empty.
 pub fn quantile(buckets: &[u64; BUCKETS], part: f64) -> Option<u64> {
     let all: u64 = buckets.iter().sum();
     let wanted = (all as f64 * part).ceil().max(1.0) as u64;
@@ -55,7 +54,7 @@ mod tests {
     use super::{bound, bucket_of, quantile, BUCKETS};
 
     #[test]
-    fn each_time_is_in_the_first_bucket_that_has_room_for_it() {
+    fn durations_are_counted_in_the_first_bucket_that_includes_them() {
         let bounds: Vec<_> = (0..BUCKETS).map_while(bound).collect();
         assert_eq!(bounds[..6], [16, 24, 32, 48, 64, 96]);
         assert_eq!(
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_between_the_bounds() {
+    fn quantiles_are_interpolated_within_their_bucket() {
         let mut buckets = [0; BUCKETS];
         assert_eq!(quantile(&buckets, 0.5), None);
         for time in 1..=1000u64 {

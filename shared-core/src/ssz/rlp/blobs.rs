@@ -1,19 +1,19 @@
-//! Transactions with blobs (EIP-4844), as payloads have them.
+//! Blob transactions (EIP-4844), as they are in payloads.
 
 use super::prefix;
 
-/// Their type (EIP-2718).
+/// Transaction type of blob transactions (EIP-2718).
 const TYPE: u8 = 0x03;
 
-/// What is before the hashes: chain id, nonce, two fees, gas limit, to, value, data,
+/// Number of fields before the hashes: chain id, nonce, two fees, gas limit, to, value, data,
 /// access list, the fee for blobs.
 const FIELDS_BEFORE: usize = 10;
 
-/// Bytes of a hash.
+/// Length of a hash in bytes.
 const HASH: usize = 32;
 
-/// The versioned hashes of a transaction's blobs. One without blobs has none, and so has
-/// what is no transaction, which is for a node to judge.
+/// Returns the versioned hashes of a transaction's blobs. A transaction without blobs has none, and
+/// neither have invalid bytes, which the node validates.
 pub fn blob_hashes(transaction: &[u8]) -> Vec<&[u8]> {
     hashes(transaction).unwrap_or_default()
 }
@@ -43,7 +43,7 @@ fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
     Some(hashes)
 }
 
-/// The item that is first: whether it is a list, what is in it, and what follows it.
+/// Splits off the first item: whether it is a list, its content, and the bytes after it.
 fn item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     let prefix = prefix(bytes).ok()??;
     let rest = bytes.get(prefix.size..)?;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn transaction(hashes: &[u8]) -> Vec<u8> {
-        // an address, data and an access list of one; a signature after the hashes
+        // an address, data and an access list with one entry; a signature after the hashes
         let before = [
             &[1, 0x82, 1, 2, 3, 4, 5, 0x94][..],
             &[7; 20],
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_found() {
+    fn versioned_hashes_are_found_after_ten_fields() {
         let hash = |byte| [&[0xa0][..], &[byte; 32]].concat();
         for count in [0, 1, 2, 9] {
             let all: Vec<u8> = (0..count).flat_map(hash).collect();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_has_none() {
+    fn invalid_transaction_has_no_blob_hashes() {
         let hash = [&[0xa0][..], &[1; 32]].concat();
         let right = transaction(&list(&hash));
         assert_eq!(blob_hashes(&right).len(), 1);

@@ -1,12 +1,12 @@
-//! A block's header as JSON has it (execution-apis, `Block`), as the RLP that
-//! its hash is of: geth's witnesses have their headers as objects.
+//! Conversion of a block header from JSON (execution-apis, `Block`) to the RLP that its hash
+//! covers. Witnesses of geth contain headers as objects.
 
 use serde::Deserialize;
 use sha3::{Digest, Keccak256};
 
 use super::write_prefix;
 
-/// Its fields. Those of later forks are missing or null before them.
+/// The fields of a header in JSON. Fields of later forks are missing or null in earlier ones.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
@@ -36,18 +36,18 @@ struct Header {
     hash: String,
 }
 
-/// How a field is written.
+/// The encoding of a field.
 enum Field<'h> {
-    /// So many bytes.
+    /// Fixed number of bytes.
     Bytes(&'h str, usize),
-    /// Any bytes.
+    /// Any number of bytes.
     Data(&'h str),
-    /// A number, without leading zeros.
+    /// A number without leading zeros.
     Quantity(&'h str),
 }
 
 impl Header {
-    /// In the order of the RLP; those that are there.
+    /// Present fields in the order of the RLP.
     fn fields(&self) -> Vec<(&'static str, Field<'_>)> {
         use Field::{Bytes, Data, Quantity};
         let mut fields = vec![
@@ -89,10 +89,10 @@ impl Header {
     }
 }
 
-/// The RLP of a header, whose hash is the one that the object names.
+/// Encodes a header as RLP, and verifies the hash that the object names.
 ///
 /// # Errors
-/// What is wrong with it. A field that this does not know makes another hash.
+/// The reason why the header is invalid. A field that is not known here results in another hash.
 pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
     let header: Header = serde_json::from_slice(json).map_err(|bad| format!("no header: {bad}"))?;
     let mut content = Vec::new();
@@ -145,7 +145,7 @@ fn quantity(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Mainnet's genesis, whose hash everybody knows.
+    /// Header of Mainnet's genesis block, whose hash is well known.
     fn genesis() -> serde_json::Value {
         let zero = |len: usize| format!("0x{}", "00".repeat(len));
         serde_json::json!({
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_proven_by_its_hash() {
+    fn header_is_rejected_when_its_hash_differs() {
         assert_eq!(encoded(&genesis()).map(|rlp| rlp.len()), Ok(535));
         for (field, value) in [
             ("number", "0x1".into()),

@@ -1,5 +1,4 @@
-//! RLP (Ethereum yellow paper, appendix B), where execution witnesses and transactions
-//! have it.
+//! RLP (Ethereum yellow paper, appendix B) of execution witnesses and transactions.
 
 mod blobs;
 mod header;
@@ -7,23 +6,23 @@ mod header;
 pub use self::blobs::blob_hashes;
 pub(super) use self::header::encode as encode_header;
 
-/// What an item begins with.
+/// The prefix of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
     pub(super) is_list: bool,
-    /// Of what follows. Bytes.
+    /// Length of the content in bytes.
     pub(super) len: u64,
-    /// Its own. Bytes; 0: the item is the byte that stands here.
+    /// Length of the prefix in bytes. 0: the first byte is the item itself.
     pub(super) size: usize,
 }
 
-/// The longest prefix. Bytes.
+/// Maximum length of a prefix in bytes.
 pub(super) const MAX_PREFIX: usize = 9;
 
-/// The prefix at the beginning of an item; `Ok(None)`: it goes on.
+/// Reads the prefix at the beginning of an item. `Ok(None)`: the prefix continues after `bytes`.
 ///
 /// # Errors
-/// It is longer than it need be.
+/// The prefix is not the shortest one for its length.
 pub(super) fn prefix(bytes: &[u8]) -> Result<Option<Prefix>, &'static str> {
     let Some(first) = bytes.first() else {
         return Ok(None);
@@ -31,7 +30,7 @@ pub(super) fn prefix(bytes: &[u8]) -> Result<Option<Prefix>, &'static str> {
     let prefix = |is_list, len, size| Ok(Some(Prefix { is_list, len, size }));
     match *first {
         0..=0x7f => prefix(false, 1, 0),
-        // one byte below 0x80 stands for itself
+        // a single byte below 0x80 has no prefix
         0x81 => match bytes.get(1) {
             None => Ok(None),
             Some(0..=0x7f) => Err("a byte that needs no prefix has one"),
@@ -62,7 +61,7 @@ fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<Prefix>, &'
     }))
 }
 
-/// A prefix, written.
+/// Appends a prefix.
 pub(super) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
     let (short, long) = match is_list {
         true => (0xc0, 0xf7),
@@ -78,7 +77,7 @@ pub(super) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
     to.extend_from_slice(digits);
 }
 
-/// A string of bytes: its prefix. `None`: it needs none.
+/// Returns the prefix of a string of bytes, or `None` if it needs none.
 pub(super) fn string_prefix(bytes: &[u8]) -> Option<Vec<u8>> {
     if let [0..=0x7f] = bytes {
         return None;
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_go_both_ways() {
+    fn written_prefixes_are_read_back() {
         for is_list in [true, false] {
             for len in [0, 2, 55, 56, 255, 256, 65_535, 65_536, 1 << 24, u64::MAX] {
                 let mut bytes = Vec::new();

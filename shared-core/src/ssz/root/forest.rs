@@ -1,14 +1,14 @@
-//! Many small trees, level by level: at the end of a stack of nodes, the leaves
-//! of the first, then those of the second, and so on. One call hashes a level of
-//! all of them.
+//! Roots of many small trees, level by level: their leaves are at the end of a stack of nodes,
+//! first the leaves of the first tree, then of the second, and so on. One call hashes a level of
+//! all trees.
 
 use super::grow;
 use super::pairs::{hash_in_place, Node};
 use super::zeros::zeros;
 use super::Error;
 
-/// Leaves become roots. `counts`: how many leaves each tree has, `2^depth` at
-/// most; it is used up.
+/// Replaces leaves with roots. `counts` are the numbers of leaves of each tree, at most `2^depth`;
+/// they are overwritten.
 pub(super) fn merkleize(
     nodes: &mut Vec<Node>,
     base: usize,
@@ -27,9 +27,9 @@ pub(super) fn merkleize(
     pad(nodes, counts, &zeros[depth], |count| count == 0)
 }
 
-/// EIP-7916: the first leaf, the next 4, the next 16 and so on have a tree
-/// each, and its root is the left child of what those after it hang from.
-/// `counts` is used up.
+/// Replaces leaves with roots of progressive trees (EIP-7916): the first leaf, the next 4, the next
+/// 16 and so on form a subtree each, whose root is the left child of a node that has the later
+/// subtrees at its right. `counts` are overwritten.
 pub(super) fn merkleize_progressive(
     nodes: &mut Vec<Node>,
     base: usize,
@@ -40,7 +40,7 @@ pub(super) fn merkleize_progressive(
     let mut parts = Vec::new();
     grow(&mut parts, trees, 0)?;
 
-    // the roots of the first subtrees of all, then those of the second ...
+    // roots of the first subtrees of all trees, then roots of the second subtrees, ...
     let roots = nodes.len();
     let mut starts = Vec::new();
     for (start, size) in subtrees().take_while(|(start, _)| *start < u64::from(most)) {
@@ -59,7 +59,7 @@ pub(super) fn merkleize_progressive(
         starts.push(start);
     }
 
-    // from the last one on, which hangs from a node with nothing at its right
+    // from the last subtree on, whose right sibling is the zero node
     let after = nodes.len();
     grow(nodes, after + trees, Node::default())?;
     for (n, start) in starts.iter().enumerate().rev() {
@@ -86,15 +86,14 @@ pub(super) fn merkleize_progressive(
     Ok(())
 }
 
-/// Where the subtrees of a progressive tree begin, and how many leaves they
-/// have.
+/// First leaf and number of leaves of each subtree of a progressive tree.
 pub(super) fn subtrees() -> impl Iterator<Item = (u64, u64)> {
     let after =
         |(start, size): &(u64, u64)| Some((start.checked_add(*size)?, size.checked_mul(4)?));
     std::iter::successors(Some((0, 1)), after)
 }
 
-/// Each of the nodes after `base` becomes the parent of itself and another.
+/// Replaces each node after `base` with the parent of the node and another one.
 pub(super) fn mix_in(
     nodes: &mut Vec<Node>,
     base: usize,
@@ -111,7 +110,7 @@ pub(super) fn mix_in(
     Ok(())
 }
 
-/// Adds `node` to those trees whose count says so.
+/// Appends `node` to the trees whose count satisfies `lacks`.
 fn pad(
     nodes: &mut Vec<Node>,
     counts: &mut [u32],
@@ -122,7 +121,7 @@ fn pad(
     if lacking == 0 {
         return Ok(());
     }
-    // from the last one on, so that none is in the way
+    // from the last tree on, so that no node is overwritten
     let mut from = nodes.len();
     let mut to = from + lacking;
     grow(nodes, to, *node)?;

@@ -1,18 +1,18 @@
-//! The assembly of the crate `hashtree-rs`, chosen here and not by it: the
-//! crate prefers SHA-NI to AVX-512, which takes half the time for 16 pairs or
-//! more, does not ask whether the system saves AVX's registers, and its Rust
-//! function checks no length (docs/decisions/024).
+//! Selection among the assembly functions of the crate `hashtree-rs`. The crate's own selection is
+//! not used: it prefers SHA-NI to AVX-512, which takes half the time for 16 pairs or more, does not
+//! check that the system saves AVX's registers, and its Rust function checks no length
+//! (docs/decisions/024).
 
 use std::arch::is_x86_feature_detected;
 
-// for its library
+// linked for its library of assembly
 use hashtree_rs as _;
 
 use super::Node;
 
-// Of hashtree.h. Each reads `64 * count` bytes at `input` and writes
-// `32 * count` to `output`, of any alignment. Before it writes the hashes of
-// some pairs it has read them, and it goes forward: `output` may be `input`.
+// Functions of hashtree.h. Each reads `64 * count` bytes at `input` and writes `32 * count` to
+// `output`, of any alignment. Pairs are read before their hashes are written, in ascending order:
+// `output` may be `input`.
 extern "C" {
     fn hashtree_sha256_avx512_x16(output: *mut u8, input: *const u8, count: u64);
     fn hashtree_sha256_avx2_x8(output: *mut u8, input: *const u8, count: u64);
@@ -20,17 +20,16 @@ extern "C" {
     fn hashtree_sha256_shani_x2(output: *mut u8, input: *const u8, count: u64);
 }
 
-/// Pairs that AVX-512 hashes side by side.
+/// Number of pairs that AVX-512 hashes in parallel.
 const WIDE: usize = 16;
 
-/// From so many on AVX-512 is faster than SHA-NI, with nothing in the other
-/// lanes.
+/// Number of pairs from which on AVX-512 is faster than SHA-NI, although the other lanes are empty.
 const WORTH_IT: usize = 10;
 
-/// What the processor has, and the system lets us use.
+/// An implementation that the processor and the system support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// For 16 pairs at a time, and SHA-NI for what is left.
+    /// AVX-512 for 16 pairs at a time, and SHA-NI for the rest.
     Avx512AndSha,
     Avx512,
     Sha,
@@ -39,12 +38,12 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The fastest. `None`: it has not even AVX.
+    /// Returns the fastest implementation, or `None` if the processor lacks AVX.
     pub(super) fn of_this_processor() -> Option<Self> {
         Self::all().next()
     }
 
-    /// Those that the processor has, the fastest first.
+    /// All supported implementations, the fastest first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         use Way::*;
         let has_avx512 = is_x86_feature_detected!("avx512f")
@@ -65,26 +64,24 @@ impl Way {
 
     pub(super) fn hash(self, pairs: &[[u8; 64]], out: &mut [Node]) {
         let count = pairs.len().min(out.len());
-        // SAFETY: both slices are `count` long at least, and `self` is one of
-        // `all`.
+        // SAFETY: both slices have at least `count` elements, and `self` is one of `all`.
         unsafe { self.hash_raw(out.as_mut_ptr().cast(), pairs.as_ptr().cast(), count) }
     }
 
     pub(super) fn hash_in_place(self, nodes: &mut [Node]) {
         let count = nodes.len() / 2;
         let at = nodes.as_mut_ptr().cast();
-        // SAFETY: `nodes` is twice as long, `self` is one of `all`, and the
-        // output may be the input.
+        // SAFETY: `nodes` is twice as long, `self` is one of `all`, and the output may be the
+        // input.
         unsafe { self.hash_raw(at, at, count) }
     }
 
     /// # Safety
     /// - `output` must be writable for `32 * count` bytes;
-    /// - `input` must be readable for `64 * count` bytes; it is `output`, or
-    ///   doesn't overlap it;
-    /// - the processor has what `self` says.
+    /// - `input` must be readable for `64 * count` bytes; it is `output`, or doesn't overlap it;
+    /// - the processor must support `self`.
     unsafe fn hash_raw(self, output: *mut u8, input: *const u8, count: usize) {
-        // SAFETY: the caller's; no call goes past `count`.
+        // SAFETY: guaranteed by the caller; no call exceeds `count`.
         unsafe {
             match self {
                 Self::Avx512AndSha => {
@@ -131,8 +128,8 @@ impl Way {
     }
 }
 
-/// hashtree leaves them as they are, and SSE's instructions, SHA-NI's among
-/// them, wait for them on Intel's processors.
+/// Clears the upper halves of AVX's registers. hashtree leaves them dirty, which delays SSE
+/// instructions, including SHA-NI, on Intel's processors.
 #[target_feature(enable = "avx")]
 fn clear_upper_halves() {
     std::arch::x86_64::_mm256_zeroupper();

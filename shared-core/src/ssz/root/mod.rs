@@ -1,21 +1,21 @@
-//! The root of the Merkle tree of a value (ssz/simple-serialize.md,
-//! "Merkleization"; EIP-7495, EIP-7916, EIP-8016), from its bytes.
+//! Hash tree roots of values (ssz/simple-serialize.md, "Merkleization"; EIP-7495, EIP-7916,
+//! EIP-8016), from their bytes.
 //!
-//! Processors hash many pairs of nodes side by side in half the time that one
-//! after the other takes ([`pairs`], docs/decisions/024), so nothing here hashes
-//! one value if it can hash many: [`walk`] finds the roots of several values of
-//! one type together, a field of all of them, then the next field of all.
+//! Processors hash many pairs of nodes in parallel in half the time of hashing them one after
+//! another ([`pairs`], docs/decisions/024), so values are hashed together where possible: [`walk`]
+//! computes the roots of several values of one type together, one field of all of them, then the
+//! next field.
 //!
 //! | module     | concern                                                     |
 //! |------------|-------------------------------------------------------------|
-//! | [`walk`]   | the values inside of values                                 |
+//! | [`walk`]   | traversal of nested values                                  |
 //! | [`series`] | lists, vectors, bytes and bits                              |
 //! | [`forest`] | many small trees, level by level                            |
 //! | [`tree`]   | a tree of any size, from left to right                      |
 //! | [`pairs`]  | SHA-256                                                     |
-//! | [`zeros`]  | roots of nothing                                            |
+//! | [`zeros`]  | roots of empty trees                                        |
 //!
-//! Memory: some hundred kilobytes, whatever the value. All is taken from
+//! Memory use is some hundred kilobytes, independent of the value. All memory is allocated in
 //! vectors that are used as stacks.
 
 mod forest;
@@ -30,17 +30,17 @@ use super::check::check;
 use super::error::{Error, Problem};
 use super::schema::{Schema, TypeId};
 
-/// The root of a value, `ssz`.
+/// Computes the hash tree root of a value, `ssz`.
 ///
 /// # Errors
-/// Where `ssz` is no value of the type, and why, as [`check`] says; or memory
-/// was refused.
+/// The position and the reason if `ssz` is not a value of the type, as [`check`] returns them; or
+/// memory was refused.
 pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32], Error> {
     check(schema, ty, ssz)?;
     Walk::new(schema, ssz).root(ty)
 }
 
-/// Makes a stack as high as `len`.
+/// Extends a stack to the length `len`.
 fn grow<T: Clone>(stack: &mut Vec<T>, len: usize, with: T) -> Result<(), Error> {
     let more = len.saturating_sub(stack.len());
     match stack.try_reserve(more) {

@@ -1,4 +1,4 @@
-//! SHA-256 of pairs of nodes, as many side by side as the processor can
+//! SHA-256 of pairs of nodes, with as many in parallel as the processor supports
 //! (docs/decisions/024).
 
 use std::sync::OnceLock;
@@ -8,14 +8,14 @@ use sha2::block_api::compress256;
 /// A node of a Merkle tree.
 pub(super) type Node = [u8; 32];
 
-/// What a processor hashes pairs with.
+/// The implementation that hashes pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// One of hashtree's.
+    /// An implementation of hashtree.
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     Hashtree(hashtree::Way),
-    /// The crate `sha2`: one after the other, with instructions for SHA-256
-    /// where it knows some.
+    /// The crate `sha2`, which hashes one pair after another, with instructions for SHA-256 where
+    /// it supports them.
     Portable,
 }
 
@@ -30,17 +30,17 @@ fn way() -> Way {
     })
 }
 
-/// `out` becomes the hashes of `pairs`, each of 64 bytes.
+/// Hashes `pairs`, of 64 bytes each, into `out`.
 pub(super) fn hash(pairs: &[u8], out: &mut [Node]) {
     hash_by(way(), pairs, out);
 }
 
-/// The hashes of all pairs are written to the front.
+/// Hashes all pairs of nodes, and writes the hashes to the front of `nodes`.
 pub(super) fn hash_in_place(nodes: &mut [Node]) {
     hash_in_place_by(way(), nodes);
 }
 
-/// The node above two others.
+/// Returns the parent of two nodes.
 pub(super) fn parent(left: &Node, right: &Node) -> Node {
     let mut parent = [Node::default()];
     hash([*left, *right].as_flattened(), &mut parent);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_gives_sha_256() {
+    fn pair_hashers_return_sha_256() {
         let nodes: Vec<Node> = (0..140)
             .map(|n: u32| Sha256::digest(n.to_le_bytes()).into())
             .collect();
@@ -129,7 +129,7 @@ mod tests {
             .collect();
         for way in ways() {
             for count in 0..=nodes.len() / 2 {
-                // at an odd address; one more, which stays as it is
+                // at an odd address; the element after the output must not change
                 let mut odd = vec![0];
                 odd.extend_from_slice(nodes[..2 * count].as_flattened());
                 let mut out = vec![[0xaa; 32]; count + 1];

@@ -1,4 +1,4 @@
-//! Lists, vectors, bytes and bits: what has leaves of one kind, in a row.
+//! Roots of lists, vectors, bytes and bits: values whose leaves are a sequence of one kind.
 
 use std::ops::Range;
 
@@ -11,32 +11,32 @@ use super::tree::{depth, Tree};
 use super::walk::{node_of, Out, Span, Walk};
 use super::Error;
 
-/// Leaves whose roots are found together: 32 kB of nodes, which the first
-/// cache of a processor holds.
+/// Number of leaves whose roots are computed together: 32 kB of nodes, which fit the first-level
+/// cache of a processor.
 const TOGETHER: usize = 1024;
 
-/// Values whose roots are found together, at least: fewer don't fill the
-/// lanes of a processor.
+/// Minimum number of values whose roots are computed together: fewer do not fill the lanes of a
+/// processor.
 const TOGETHER_MIN: usize = 16;
 
-/// How a type's tree is made.
+/// The layout of a type's tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series {
     leaves: Leaves,
     shape: Shape,
-    /// Lists end with it.
+    /// Whether the length is mixed in, as in lists.
     has_length: bool,
-    /// Leaves that are looked at together.
+    /// Number of leaves that are processed together.
     together: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Leaves {
-    /// The bytes themselves; so many are an element.
+    /// The bytes themselves, with the size of an element.
     Bytes(usize),
     /// The bytes themselves, without the delimiter.
     Bits,
-    /// Roots of values, of so many bytes each if they have one size.
+    /// Roots of values, with their size if it is fixed.
     Values(TypeId, Option<usize>),
 }
 
@@ -47,7 +47,7 @@ enum Shape {
 }
 
 impl Series {
-    /// `None`: it is something else.
+    /// Returns the layout of a type, or `None` if it is no sequence.
     pub(super) fn of(schema: &Schema, ty: &Type) -> Option<Self> {
         let one = Limit::AtMost(1);
         Some(
@@ -85,7 +85,7 @@ impl Series {
             Limit::AtMost(limit) => Shape::Deep(depth(match leaves {
                 Leaves::Bytes(size) => {
                     let bytes = u128::from(limit) * size as u128;
-                    // no more than `limit`: an element has 32 bytes at most
+                    // does not exceed `limit`: an element has at most 32 bytes
                     bytes.div_ceil(32) as u64
                 }
                 Leaves::Bits => limit.div_ceil(256),
@@ -115,13 +115,13 @@ fn leaves(schema: &Schema, of: TypeId) -> Leaves {
         (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
             Leaves::Bytes(size)
         }
-        // their roots are themselves
+        // these elements are their own roots
         (Kind::ByteVector(_) | Kind::Bitvector(_), Some(32)) => Leaves::Bytes(32),
         (_, size) => Leaves::Values(of, size),
     }
 }
 
-/// About how many leaves a value has.
+/// Estimated number of leaves of a value.
 fn width(ty: &Type) -> usize {
     match (&ty.kind, ty.size) {
         (Kind::Container(container), _) => container.fields.len(),
@@ -131,7 +131,7 @@ fn width(ty: &Type) -> usize {
 }
 
 impl Walk<'_> {
-    /// The roots of values of one such type.
+    /// Computes the roots of values of one sequence type.
     pub(super) fn series(
         &mut self,
         series: &Series,
@@ -168,7 +168,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The roots of some values, at the end of the nodes.
+    /// Computes the roots of some values, and leaves them at the end of the nodes.
     fn small(
         &mut self,
         series: &Series,
@@ -185,7 +185,7 @@ impl Walk<'_> {
                 for (span, count) in self.spans[spans.clone()].iter().zip(&self.counts[counts..]) {
                     let bytes = &self.ssz[span.range()];
                     let (leaves, others) = room.split_at_mut(32 * *count as usize);
-                    // bits may have a byte more, which is only the delimiter
+                    // bits may have one more byte, which contains only the delimiter
                     let len = bytes.len().min(leaves.len());
                     leaves[..len].copy_from_slice(&bytes[..len]);
                     if is_bits && len == bytes.len() {
@@ -217,7 +217,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The root of one value that has more leaves than are looked at together.
+    /// Computes the root of one value that has more leaves than are processed together.
     fn large(&mut self, series: &Series, span: Span) -> Result<Node, Error> {
         let count = self.count(series, span)?;
         let mut root = match series.shape {
@@ -240,7 +240,7 @@ impl Walk<'_> {
         Ok(root)
     }
 
-    /// The root of a tree of some leaves of a value.
+    /// Computes the root of a tree over some leaves of a value.
     fn tree(
         &mut self,
         series: &Series,
@@ -254,7 +254,7 @@ impl Walk<'_> {
                 let all = &self.ssz[span.range()];
                 let end = all.len().min(32 * part.end);
                 let bytes = &all[32 * part.start..end];
-                // the last node, which may lack something, or have a delimiter
+                // the last node, which may be incomplete, or contain a delimiter
                 let last = bytes.len().saturating_sub(1) / 32 * 32;
                 let (bytes, last) = bytes.split_at(last);
                 tree.push(&mut self.nodes, bytes);
@@ -285,7 +285,7 @@ impl Walk<'_> {
         Ok(tree.root(&mut self.nodes, depth))
     }
 
-    /// How many leaves a value has.
+    /// Number of leaves of a value.
     fn count(&self, series: &Series, span: Span) -> Result<usize, Error> {
         Ok(match series.leaves {
             Leaves::Bytes(_) => span.range().len().div_ceil(32),
@@ -296,7 +296,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Where some elements of a value lie.
+    /// Pushes the positions of some elements of a value.
     fn push_children(
         &mut self,
         span: Span,
@@ -344,7 +344,7 @@ fn length(ssz: &[u8], series: &Series, span: Span) -> Node {
     node_of(&(length as u64).to_le_bytes())
 }
 
-/// The last byte of a bitlist, which is not 0.
+/// Clears the delimiter in the last byte of a bitlist, which is not 0.
 fn without_delimiter(byte: u8) -> u8 {
     byte & !(0x80 >> byte.leading_zeros())
 }

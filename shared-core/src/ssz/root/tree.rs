@@ -1,28 +1,28 @@
-//! One tree of any size, whose leaves come from left to right.
+//! Root of one tree of any size, whose leaves are added from left to right.
 //!
-//! Each level has room for some nodes. When it is full they are hashed by one
-//! call, their parents go to the next level, and so on. So the memory is that of
-//! one room a level, which stays in the processor's cache.
+//! Each level has a buffer for some nodes. When it is full, one call hashes them, their parents are
+//! added to the next level, and so on. Memory use is one buffer per level, which stays in the
+//! processor's cache.
 
 use super::grow;
 use super::pairs::{hash, parent, Node};
 use super::zeros::{zeros, MAX_DEPTH};
 use super::Error;
 
-/// Nodes in the room of a level.
+/// Number of nodes in the buffer of a level.
 const ROOM: usize = 64;
 
-/// The rooms lie on a stack of nodes, from `base` on.
+/// A tree, whose buffers are on a stack of nodes, from `base` on.
 pub(super) struct Tree {
     base: usize,
-    /// Above it is only the zero nodes' right side.
+    /// Height above which the right sibling is always a zero node.
     height: usize,
-    /// How many nodes each level has. At any time but for moments fewer than
-    /// fit; a multiple of half of that, but for the leaves.
+    /// Number of nodes of each level. Except for moments it is below the buffer's size, and, except
+    /// for the leaves, a multiple of half of it.
     lens: [u8; MAX_DEPTH + 1],
 }
 
-/// How deep a tree of so many leaves is.
+/// Depth of a tree with the given number of leaves.
 pub(super) fn depth(leaves: u64) -> usize {
     match leaves {
         0 | 1 => 0,
@@ -31,7 +31,7 @@ pub(super) fn depth(leaves: u64) -> usize {
 }
 
 impl Tree {
-    /// For at most so many leaves.
+    /// Creates a tree for at most the given number of leaves.
     pub(super) fn new(nodes: &mut Vec<Node>, leaves: usize) -> Result<Self, Error> {
         let base = nodes.len();
         let height = depth(leaves as u64);
@@ -43,14 +43,14 @@ impl Tree {
         })
     }
 
-    /// Leaves that lie in a row, 32 bytes each.
+    /// Adds consecutive leaves of 32 bytes each.
     pub(super) fn push(&mut self, nodes: &mut [Node], mut leaves: &[u8]) {
         while !leaves.is_empty() {
             let free = ROOM - usize::from(self.lens[0]);
             let (now, later) = leaves.split_at(leaves.len().min(free * size_of::<Node>()));
             let (now, _) = now.as_chunks();
             if now.len() == ROOM {
-                // as they are: into no room first
+                // hashed directly, without a copy to the buffer
                 let to = self.base + ROOM + usize::from(self.lens[1]);
                 hash(now.as_flattened(), &mut nodes[to..to + ROOM / 2]);
                 self.lens[1] += (ROOM / 2) as u8;
@@ -62,7 +62,7 @@ impl Tree {
         }
     }
 
-    /// No more leaves than there is room for.
+    /// Adds leaves that fit in the buffer.
     fn put(&mut self, nodes: &mut [Node], leaves: &[Node]) {
         let to = self.base + usize::from(self.lens[0]);
         nodes[to..to + leaves.len()].copy_from_slice(leaves);
@@ -70,7 +70,7 @@ impl Tree {
         self.carry(nodes, 0);
     }
 
-    /// Empties rooms that are full, from a level on.
+    /// Hashes full buffers, from a level on.
     fn carry(&mut self, nodes: &mut [Node], mut level: usize) {
         while usize::from(self.lens[level]) == ROOM {
             self.hash(nodes, level);
@@ -78,7 +78,7 @@ impl Tree {
         }
     }
 
-    /// Empties the room of a level, which has pairs.
+    /// Hashes the buffer of a level, which contains pairs, and empties it.
     fn hash(&mut self, nodes: &mut [Node], level: usize) {
         let (below, above) = nodes[self.base + level * ROOM..].split_at_mut(ROOM);
         let count = usize::from(self.lens[level]);
@@ -91,7 +91,7 @@ impl Tree {
         self.lens[level + 1] += (count / 2) as u8;
     }
 
-    /// The root of a tree of that depth. Frees the rooms.
+    /// Returns the root of a tree of the given depth, and frees the buffers.
     pub(super) fn root(mut self, nodes: &mut Vec<Node>, depth: usize) -> Node {
         let zeros = zeros();
         for level in 0..self.height.min(depth) {
@@ -100,7 +100,7 @@ impl Tree {
                 nodes[self.base + level * ROOM + count] = zeros[level];
                 self.lens[level] += 1;
             }
-            // no more than half a room: the next one has as many left
+            // at most half a buffer: the next one has that much room
             self.hash(nodes, level);
         }
         let mut root = match self.lens[self.height] {

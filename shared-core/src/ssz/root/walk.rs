@@ -1,4 +1,4 @@
-//! The values inside of values.
+//! Traversal of nested values.
 
 use std::ops::Range;
 
@@ -10,19 +10,20 @@ use super::pairs::{parent, Node};
 use super::series::Series;
 use super::Error;
 
-/// The roots of a value, and of those inside. Its bytes have been checked.
+/// The computation of a value's root, and of the roots of the values in it. The bytes have been
+/// checked.
 pub(super) struct Walk<'s> {
     pub(super) schema: &'s Schema,
     pub(super) ssz: &'s [u8],
-    /// A stack: of nodes of trees that are not complete.
+    /// Stack of nodes of incomplete trees.
     pub(super) nodes: Vec<Node>,
-    /// A stack: of values whose roots are being found.
+    /// Stack of positions of values whose roots are being computed.
     pub(super) spans: Vec<Span>,
-    /// A stack: of how many leaves their trees have.
+    /// Stack of the numbers of leaves of their trees.
     pub(super) counts: Vec<u32>,
 }
 
-/// Where a value lies. SSZ has less than 2^32 bytes.
+/// Position of a value. SSZ has less than 2^32 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     start: u32,
@@ -42,7 +43,7 @@ impl Span {
     }
 }
 
-/// Which nodes the roots go to: `at`, `at + stride`, ...
+/// The nodes to which roots are written: `at`, `at + stride`, ...
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Out {
     pub(super) at: usize,
@@ -50,7 +51,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// One after the other.
+    /// Consecutive nodes.
     pub(super) fn row(at: usize) -> Self {
         Self { at, stride: 1 }
     }
@@ -74,7 +75,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// The root of all.
+    /// Computes the root of the whole value.
     pub(super) fn root(mut self, ty: TypeId) -> Result<Node, Error> {
         grow(&mut self.nodes, 1, Node::default())?;
         grow(&mut self.spans, 1, Span::new(0..self.ssz.len()))?;
@@ -82,8 +83,7 @@ impl<'s> Walk<'s> {
         Ok(self.nodes[0])
     }
 
-    /// The roots of values of one type. The stacks are as high as before,
-    /// afterwards.
+    /// Computes the roots of values of one type. The stacks have the same height afterwards.
     pub(super) fn roots(&mut self, ty: TypeId, spans: Range<usize>, out: Out) -> Result<(), Error> {
         if spans.is_empty() {
             return Ok(());
@@ -107,14 +107,14 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Values that are their own roots, `offset` bytes into each span.
+    /// Writes values that are their own roots, `offset` bytes into each span.
     fn leaves(&mut self, spans: Range<usize>, offset: usize, size: usize, out: Out) {
         let starts = self.spans[spans]
             .iter()
             .map(|span| span.start as usize + offset);
         let nodes = self.nodes[out.at..].iter_mut().step_by(out.stride);
         let ssz = self.ssz;
-        // copies of a length that is known are one instruction
+        // copies of constant length are one instruction
         match size {
             32 => nodes.zip(starts).for_each(|(node, at)| {
                 node.copy_from_slice(&ssz[at..at + 32]);
@@ -222,7 +222,7 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// Moves the nodes after `base` to where they belong.
+    /// Moves the nodes after `base` to their destination.
     pub(super) fn put(&mut self, base: usize, out: Out) {
         let (to, nodes) = self.nodes.split_at_mut(base);
         let to = to[out.at..].iter_mut().step_by(out.stride);
@@ -232,7 +232,7 @@ impl<'s> Walk<'s> {
         self.nodes.truncate(base);
     }
 
-    /// The offset that is written there.
+    /// The offset that is stored at `at`.
     pub(super) fn offset(&self, at: usize) -> Result<usize, Error> {
         match self.ssz.get(at..).and_then(|rest| rest.first_chunk()) {
             Some(offset) => Ok(u32::from_le_bytes(*offset) as usize),
@@ -241,14 +241,14 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Up to 32 bytes, and zeros after them.
+/// Creates a node from at most 32 bytes, padded with zeros.
 pub(super) fn node_of(bytes: &[u8]) -> Node {
     let mut node = Node::default();
     node[..bytes.len()].copy_from_slice(bytes);
     node
 }
 
-/// Whether it is its own root, if it fits.
+/// Whether a value of the kind is its own root, if it fits.
 fn is_leaf(kind: &Kind) -> bool {
     matches!(
         kind,

@@ -1,13 +1,13 @@
-//! Roots of trees of nothing.
+//! Roots of trees whose leaves are zero.
 
 use std::sync::OnceLock;
 
 use super::pairs::{parent, Node};
 
-/// No tree is deeper: a limit has 64 bits.
+/// Maximum depth of a tree: limits have 64 bits.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// The roots of trees whose leaves are all zero, by their depth.
+/// Returns the roots of trees whose leaves are all zero, by depth.
 pub(super) fn zeros() -> &'static [Node; MAX_DEPTH + 1] {
     static ZEROS: OnceLock<[Node; MAX_DEPTH + 1]> = OnceLock::new();
     ZEROS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Forks, presets, and the tables of each.
+//! Forks, presets, and their type tables.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,15 +15,15 @@ macro_rules! forks {
         }
 
         impl Fork {
-            /// In their order.
+            /// All forks in their order.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// As `Eth-Consensus-Version` and `version` name it.
+            /// The name of the fork in `Eth-Consensus-Version` and `version`.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Its own table: what it adds or changes.
+            /// The fork's type table, which contains additions and changes.
             pub(super) fn table(self) -> &'static str {
                 match self {
                     $(Self::$name => include_str!(concat!("../forks/", $text, ".types")),)*
@@ -34,45 +34,45 @@ macro_rules! forks {
 }
 
 forks! {
-    /// Of the genesis.
+    /// The genesis fork.
     Phase0 "phase0",
-    /// Of sync committees.
+    /// Adds sync committees.
     Altair "altair",
-    /// Of the merge.
+    /// Adds execution payloads (the merge).
     Bellatrix "bellatrix",
-    /// Of withdrawals.
+    /// Adds withdrawals.
     Capella "capella",
-    /// Of blobs.
+    /// Adds blobs.
     Deneb "deneb",
-    /// Of execution requests.
+    /// Adds execution requests.
     Electra "electra",
-    /// Of data columns.
+    /// Adds data columns.
     Fulu "fulu",
-    /// Of payloads apart from blocks. Not final.
+    /// Separates payloads from blocks. Not final.
     Gloas "gloas",
-    /// Of inclusion lists. Not final.
+    /// Adds inclusion lists. Not final.
     Heze "heze",
 }
 
-/// What does not change with the consensus layer's forks.
+/// Type table that does not depend on the fork of the consensus layer.
 pub(super) const EXECUTION: &str = include_str!("../forks/execution.types");
 
 /// A set of constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preset {
-    /// Ethereum's and its test networks'.
+    /// The preset of Ethereum Mainnet and its test networks.
     Mainnet,
-    /// For tests.
+    /// The preset for tests.
     Minimal,
-    /// Gnosis Chain's.
+    /// The preset of Gnosis Chain.
     Gnosis,
 }
 
 impl Preset {
-    /// In the order of the tables' columns.
+    /// All presets in the order of the tables' columns.
     pub const ALL: &[Self] = &[Self::Mainnet, Self::Minimal, Self::Gnosis];
 
-    /// As configurations name it.
+    /// The name of the preset in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mainnet => "mainnet",
@@ -82,7 +82,7 @@ impl Preset {
     }
 }
 
-/// No fork or preset is called that.
+/// Error for a name that is no fork or preset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     name: String,
@@ -100,8 +100,8 @@ impl std::error::Error for UnknownName {}
 impl FromStr for Fork {
     type Err = UnknownName;
 
-    /// Reads a fork's name in any letter case: header fields, envelopes and command lines
-    /// name forks by this one rule.
+    /// Parses a fork's name in any letter case. Headers, envelopes and command lines share this
+    /// rule.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         find(Self::ALL, Self::name, &name.to_ascii_lowercase())
     }
@@ -136,15 +136,15 @@ impl fmt::Display for Preset {
 }
 
 impl Schema {
-    /// Whether a type, as it is written, does not depend on the fork.
+    /// Whether a type expression is valid in every fork.
     pub fn is_of_every_fork(name: &str) -> bool {
         Self::from_table(EXECUTION).is_ok_and(|mut schema| schema.parse(name).is_ok())
     }
 
-    /// The types of a fork and preset, compiled when they are first asked for.
+    /// Returns the types of a fork and preset, which are compiled on first use.
     ///
     /// # Panics
-    /// If a table of this crate is wrong, which its tests rule out.
+    /// Panics if a table of this crate is invalid, which its tests exclude.
     #[allow(clippy::panic)]
     pub fn of(fork: Fork, preset: Preset) -> &'static Self {
         static SCHEMAS: [[OnceLock<Schema>; Preset::ALL.len()]; Fork::ALL.len()] =

@@ -1,8 +1,8 @@
-//! How long the values of types are, and what is to be checked of them.
+//! Sizes of types, and the bounds of their bytes.
 
 use super::{Field, Kind, Schema, OFFSET};
 
-/// Longer lists of bounds are no quicker than the rules themselves.
+/// Maximum length of a list of bounds: longer ones are not faster than the rules themselves.
 const MAX_BOUNDS: usize = 64;
 
 impl Schema {
@@ -70,7 +70,7 @@ impl Schema {
                         .iter()
                         .map(move |(at, below)| (n * size + at, *below))
                 };
-                // most have none, however many they are
+                // most element types have no bounds, in lists of any length
                 let count = if bounds.is_empty() { 0 } else { *len };
                 (0..count).flat_map(each).collect()
             }
@@ -80,7 +80,7 @@ impl Schema {
         (bounds.len() <= MAX_BOUNDS).then(|| bounds.into())
     }
 
-    /// Of the fields that have a size.
+    /// Bounds of the fixed-size fields.
     pub(super) fn bounds_of(&self, fields: &[Field]) -> Option<Box<[(usize, u8)]>> {
         let mut all = Vec::new();
         for field in fields {

@@ -1,8 +1,7 @@
 //! The types of one fork and preset.
 //!
-//! They are written in `forks/*.types`, one file a fork, much as the specs
-//! write them (docs/forks.md), and compiled once into a table that the walkers
-//! index.
+//! Types are written in `forks/*.types`, one file per fork, in nearly the notation of the
+//! specifications (docs/forks.md), and compiled once into a table that the walkers index.
 
 mod fork;
 mod measure;
@@ -20,7 +19,7 @@ pub use self::names::{Lead, Names, LEAD};
 pub use self::template::{Leaf, Literal, Step, Template, LITERAL};
 pub use self::text::BadSchema;
 
-/// A type of a [`Schema`].
+/// Identifier of a type in a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(u32);
 
@@ -28,90 +27,88 @@ pub struct TypeId(u32);
 #[derive(Debug)]
 pub struct Schema {
     types: Vec<Type>,
-    /// By name, or by how they are written.
+    /// Types by their name, or by their notation.
     ids: BTreeMap<String, TypeId>,
     definitions: resolve::Definitions,
 }
 
-/// A type, and what the walkers want to know of it.
+/// A type with the properties that the walkers need.
 #[derive(Clone, Debug)]
 pub struct Type {
-    /// As the specs write it: `Validator`, `List[Validator, 1099511627776]`.
+    /// The type in the notation of the specifications: `Validator`,
+    /// `List[Validator, 1099511627776]`.
     pub name: Box<str>,
-    /// What it is made of.
+    /// The kind of the type.
     pub kind: Kind,
-    /// How many bytes each value has, if all have as many.
+    /// Size of every value in bytes, if it is fixed.
     pub size: Option<usize>,
-    /// The fewest bytes that a value has.
+    /// Minimum size of a value in bytes.
     pub min_size: usize,
-    /// Any bytes, `size` of them, are a value.
+    /// Whether any `size` bytes are a valid value.
     pub is_plain: bool,
-    /// Of a type that has a size: which of its bytes must be below what. That
-    /// is all there is to check of them, if there is such a list.
+    /// Positions of bytes with exclusive upper bounds, for a type with a fixed size. If present,
+    /// nothing else need be checked.
     pub bounds: Option<Box<[(usize, u8)]>>,
-    /// How JSON has it.
+    /// The representation in JSON.
     pub json: Json,
 }
 
-/// How JSON has a type.
+/// The representation of a type in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Json {
-    /// As its kind says.
+    /// The representation of the type's kind.
     Usual,
-    /// A header's RLP, or an object with its fields, which is read only.
+    /// RLP of a header, or an object with its fields, which is only read.
     Header,
-    /// A witness, as the hex of its RLP: `[headers, codes, state]`, and what
-    /// may follow.
+    /// A witness, as the hex of its RLP: `[headers, codes, state]`, optionally followed by more.
     Rlp,
 }
 
-/// What a type is made of.
+/// The kind of a type.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// An unsigned number of 1, 2, 4, 8, 16 or 32 bytes. A decimal string in
-    /// JSON.
+    /// An unsigned integer of 1, 2, 4, 8, 16 or 32 bytes. A decimal string in JSON.
     Uint(usize),
-    /// `true` or `false`.
+    /// A boolean: `true` or `false` in JSON.
     Boolean,
-    /// So many bytes. Hex in JSON.
+    /// Fixed number of bytes. Hex in JSON.
     ByteVector(usize),
-    /// Bytes. Hex in JSON.
+    /// Variable number of bytes. Hex in JSON.
     ByteList(Limit),
-    /// So many bits. Hex of the SSZ in JSON.
+    /// Fixed number of bits. Hex of the SSZ in JSON.
     Bitvector(usize),
-    /// Bits. Hex of the SSZ in JSON.
+    /// Variable number of bits. Hex of the SSZ in JSON.
     Bitlist(Limit),
-    /// So many values.
+    /// Fixed number of values.
     Vector(TypeId, usize),
-    /// Values.
+    /// Variable number of values.
     List(TypeId, Limit),
-    /// Fields, by their names.
+    /// Named fields.
     Container(Container),
-    /// One of several types, by a selector (EIP-7688, EIP-8016).
+    /// A value of one of several types, which a selector identifies (EIP-7688, EIP-8016).
     Union(Box<[(u8, TypeId)]>),
-    /// A list of at most one value in SSZ; `null` or the value in JSON. The
-    /// Engine API's.
+    /// A list of at most one value in SSZ; `null` or the value in JSON. Used by the Engine API.
     Optional(TypeId),
-    /// A list of bytes in SSZ, a text in JSON, of which only so many bytes are
-    /// taken. The Engine API's.
+    /// A list of bytes in SSZ, a text in JSON, which is truncated to the given number of bytes.
+    /// Used by the Engine API.
     Text(u64),
-    /// A byte in SSZ, one of these words in JSON. The Engine API's.
+    /// A byte in SSZ, one of these words in JSON. Used by the Engine API.
     Enum(Words),
-    /// An unsigned number of so many bytes in SSZ, a quantity in JSON: hex without
-    /// zeros before it. The Engine API's.
+    /// An unsigned integer of the given number of bytes in SSZ; a quantity in JSON, which is hex
+    /// without leading zeros. Used by the Engine API.
     Quantity(usize),
 }
 
-/// The words of an enumeration, in the order of their numbers.
+/// The words of an enumeration, in the order of their values.
 #[derive(Clone, Debug)]
 pub struct Words {
     words: Box<[Box<str>]>,
-    /// Words that are read, and not written, and the number that each has.
+    /// Words that are read and never written, with their values.
     read_only: Box<[(Box<str>, u8)]>,
 }
 
 impl Words {
-    /// The number of a word that is read.
+    /// Returns the value of a word.
     pub fn find(&self, word: &str) -> Option<u8> {
         let number = self.words.iter().position(|known| **known == *word);
         let number = number.and_then(|number| u8::try_from(number).ok());
@@ -129,8 +126,7 @@ impl std::ops::Deref for Words {
 }
 
 impl Type {
-    /// What a value in JSON begins with, whatever it is. Containers begin with
-    /// their first field.
+    /// The constant beginning of every value in JSON. Containers begin with their first field.
     pub fn opening(&self) -> &'static str {
         match self.kind {
             _ if self.json == Json::Rlp => "\"0x",
@@ -150,17 +146,17 @@ impl Type {
     }
 }
 
-/// How many elements a list may have.
+/// The limit of a list's number of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Its root depends on that, too.
+    /// Maximum number of elements, on which the root depends.
     AtMost(u64),
-    /// Any number, and its root is made as EIP-7916 says.
+    /// No maximum; the root is the root of a progressive tree (EIP-7916).
     Progressive,
 }
 
 impl Limit {
-    /// The most elements that are allowed.
+    /// Maximum number of elements.
     pub fn most(self) -> u64 {
         match self {
             Self::AtMost(limit) => limit,
@@ -168,7 +164,7 @@ impl Limit {
         }
     }
 
-    /// Whether so many elements are allowed.
+    /// Returns whether a list may have `count` elements.
     pub fn allows(self, count: u64) -> bool {
         match self {
             Self::AtMost(limit) => count <= limit,
@@ -177,56 +173,55 @@ impl Limit {
     }
 }
 
-/// A container's fields.
+/// The fields of a container and their layout.
 #[derive(Clone, Debug)]
 pub struct Container {
-    /// In the order of the SSZ.
+    /// Fields in the order of the SSZ.
     pub fields: Box<[Field]>,
-    /// How long the part is that holds the fixed-size fields, and the offsets
-    /// of the others. Bytes.
+    /// Length of the fixed part in bytes, which contains the fixed-size fields and the offsets of
+    /// the others.
     pub fixed_size: usize,
-    /// Which fields have no size.
+    /// Indices of the variable-size fields.
     pub variable: Box<[usize]>,
-    /// Which bytes of the fixed part must be below what, if that is all there
-    /// is to check of its fields that have a size.
+    /// Positions in the fixed part with exclusive upper bounds. If present, nothing else need be
+    /// checked of the fixed-size fields.
     pub bounds: Option<Box<[(usize, u8)]>>,
-    /// EIP-7495: which places of the tree its fields have.
+    /// Active positions of the tree (EIP-7495).
     pub active_fields: Option<Box<[bool]>>,
-    /// Its fields, by what they are called in JSON.
+    /// Names of the fields in JSON.
     pub names: Names,
-    /// Its JSON as most write it, if it has no parts of parts.
+    /// Template of the JSON as most nodes write it, if the container has only simple fields.
     pub template: Option<Box<Template>>,
 }
 
 /// A field of a container.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Of the spec's.
+    /// Name in the specification.
     pub name: Box<str>,
-    /// In JSON, if it is another one there.
+    /// Name in JSON.
     pub json_name: Box<str>,
-    /// Its type.
+    /// Type of the field.
     pub ty: TypeId,
-    /// Where in the fixed part it, or its offset, lies. Bytes.
+    /// Position of the field, or of its offset, in the fixed part, in bytes.
     pub offset: usize,
 }
 
-/// Bytes of an offset.
+/// Length of an offset in bytes.
 pub const OFFSET: usize = 4;
 
 impl Schema {
-    /// What a type is made of.
+    /// Returns the type with an identifier.
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    /// The type of that name.
+    /// Returns the named type.
     pub fn find(&self, name: &str) -> Option<TypeId> {
         self.ids.get(name).copied()
     }
 
-    /// What has a name, in its order: containers, and other types that the
-    /// tables name.
+    /// Returns the types that the tables name, in the order of their names.
     pub fn named(&self) -> impl Iterator<Item = (&str, TypeId)> {
         self.definitions
             .type_names()

@@ -1,6 +1,6 @@
-//! A container's fields by what JSON calls them.
+//! Names of a container's fields in JSON.
 
-/// The bytes that a [`Lead`] is copied as.
+/// Number of bytes that are copied for a [`Lead`].
 pub const LEAD: usize = 48;
 
 const WORD: usize = 8;
@@ -12,26 +12,26 @@ fn word(bytes: &[u8]) -> u64 {
         .map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// The names of a container's fields in JSON. They are few: one that is looked
-/// for is compared with each of its length.
+/// Names of a container's fields in JSON. There are few, so that a search compares all names of the
+/// same length.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// `"name":`, as it mostly comes.
+    /// Keys as most nodes write them: `"name":`.
     keys: Box<[Box<[u8]>]>,
     leads: Box<[Lead]>,
 }
 
-/// What is written before a field's value: `,"name":"0x`.
+/// The text before a field's value: `,"name":"0x`.
 #[derive(Clone, Debug)]
 pub struct Lead {
-    /// As many as are copied at once; and all of them, if they are more.
+    /// The text, padded to the number of bytes that are copied at once.
     pub bytes: Box<[u8]>,
-    /// How many it is made of.
+    /// Length of the text without padding.
     pub len: usize,
 }
 
 impl Names {
-    /// Of names, each with what its value begins with.
+    /// Creates the table from names and the beginnings of their values.
     pub(super) fn new<'a>(names: impl Iterator<Item = (&'a str, &'static str)>) -> Self {
         let mut keys = Vec::new();
         let mut leads = Vec::new();
@@ -50,13 +50,12 @@ impl Names {
         }
     }
 
-    /// Whether `bytes` begin with `"name":` of a field, and how long that is.
+    /// Returns the length of `"name":` if `bytes` begin with the field's key.
     #[inline(always)]
     pub fn begins(&self, field: usize, bytes: &[u8]) -> Option<usize> {
         let key = self.keys.get(field)?;
         let begin = bytes.get(..key.len())?;
-        // words, the last of which may overlap: a call to compare a few bytes
-        // would take longer than that
+        // words, and the last may overlap: a call that compares a few bytes takes longer
         let (Some(last), Some(other)) = (key.last_chunk::<WORD>(), begin.last_chunk::<WORD>())
         else {
             return (begin == &**key).then_some(key.len());
@@ -69,15 +68,15 @@ impl Names {
         (differs == 0).then_some(key.len())
     }
 
-    /// What comes before a field's value, after the field before it.
+    /// Returns the text before a field's value.
     ///
     /// # Panics
-    /// If there is no such field.
+    /// Panics if the field does not exist.
     pub fn lead(&self, field: usize) -> &Lead {
         &self.leads[field]
     }
 
-    /// The field of that name.
+    /// Returns the named field.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         self.keys
             .iter()

@@ -1,4 +1,4 @@
-//! Numbers as the tables write them: constants and what is reckoned from them.
+//! Numbers of the type tables: constants and expressions.
 
 use super::resolve::Definitions;
 use super::source::{Definition, Meaning};
@@ -22,7 +22,7 @@ impl Definitions {
         usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
     }
 
-    /// A sum of products, as Python reads it.
+    /// Evaluates a sum of products with Python's precedence.
     pub(super) fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
         let too_large = || BadSchema::new("more than 64 bits");
         let mut sum = self.product(tokens)?;
@@ -41,7 +41,7 @@ impl Definitions {
         }
     }
 
-    /// One of its summands.
+    /// Evaluates one summand.
     pub(super) fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
         let too_large = || BadSchema::new("more than 64 bits");
         let mut product = self.power(tokens)?;
@@ -78,7 +78,7 @@ impl Definitions {
         }
         match tokens.next()? {
             Some(Token::Number(number)) => Ok(number),
-            // how deep in a tree the node of a generalized index is
+            // depth of a generalized index in its tree
             Some(Token::Name("floorlog2")) => {
                 tokens.expect('(')?;
                 let number = self.number(tokens)?;

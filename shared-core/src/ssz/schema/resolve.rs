@@ -1,4 +1,4 @@
-//! From what the tables say to types.
+//! Compilation of definitions to types.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::{
     Words, OFFSET,
 };
 
-/// More containers inside each other than any type has.
+/// Maximum nesting depth of containers, more than any type has.
 const MAX_DEPTH: usize = 32;
 
-/// What the tables of a fork and those before it say.
+/// Definitions of a fork's type table and the earlier ones.
 #[derive(Debug)]
 pub(super) struct Definitions {
     pub(super) by_name: BTreeMap<String, Definition>,
@@ -29,11 +29,11 @@ impl Definitions {
 }
 
 impl Schema {
-    /// The types of a fork and preset, with other values for some constants:
-    /// the limits of an execution witness are not settled.
+    /// Compiles the types of a fork and preset with other values for some constants. The limits of
+    /// an execution witness are not final.
     ///
     /// # Errors
-    /// [`BadSchema`]: there is no such constant, or it can't have that value.
+    /// [`BadSchema`] if the constant does not exist, or can't have the value.
     pub fn with_limits(
         fork: Fork,
         preset: Preset,
@@ -47,10 +47,10 @@ impl Schema {
         Self::compile(by_name, limits)
     }
 
-    /// The types of one table, which is of no fork: for tests of the walkers.
+    /// Compiles the types of one table that belongs to no fork, for tests of the walkers.
     ///
     /// # Errors
-    /// [`BadSchema`] says in which line it is wrong.
+    /// [`BadSchema`] with the line of the error.
     pub fn from_table(text: &str) -> Result<Self, BadSchema> {
         let mut by_name = BTreeMap::new();
         read("table", text, Preset::Mainnet, &mut by_name)?;
@@ -82,10 +82,10 @@ impl Schema {
         Ok(schema)
     }
 
-    /// A type as it is written: `SignedBeaconBlock`, `List[Withdrawal, 16]`.
+    /// Parses a type expression: `SignedBeaconBlock`, `List[Withdrawal, 16]`.
     ///
     /// # Errors
-    /// [`BadSchema`] says what is wrong with it.
+    /// [`BadSchema`] with the reason.
     pub fn parse(&mut self, text: &str) -> Result<TypeId, BadSchema> {
         self.expression(text, 0)
     }
@@ -153,7 +153,7 @@ impl Schema {
         let is_variable = |n: &usize| self.get(fields[*n].ty).size.is_none();
         let variable = (0..fields.len()).filter(is_variable).collect();
         let bounds = self.bounds_of(&fields);
-        // a set of them is one word
+        // a set of fields is one word
         if fields.len() > 64 {
             return Err(BadSchema::new("it has more than 64 fields"));
         }
@@ -174,7 +174,7 @@ impl Schema {
         Ok(Kind::Container(container))
     }
 
-    /// `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
+    /// Parses `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
     fn active_fields(&self, text: &str) -> Result<Box<[bool]>, BadSchema> {
         let mut tokens = Tokens::new(text);
         let mut all = Vec::new();
@@ -193,7 +193,7 @@ impl Schema {
             tokens.expect(']')?;
             if tokens.takes('*')? {
                 let times = self.definitions.product(&mut tokens)?;
-                // no tree of fields is larger
+                // a tree of fields has at most 256 leaves
                 let times = usize::try_from(times).ok().filter(|times| *times <= 256);
                 let times = times.ok_or_else(|| BadSchema::new("more than 256 active_fields"))?;
                 active = active.repeat(times);
@@ -277,7 +277,7 @@ impl Schema {
         }
     }
 
-    /// `({1: TYPE, 2: TYPE})`.
+    /// Parses `({1: TYPE, 2: TYPE})`.
     fn options(
         &mut self,
         tokens: &mut Tokens<'_>,
@@ -367,7 +367,7 @@ impl Schema {
     }
 }
 
-/// `[VALID, INVALID, BAD = INVALID]`.
+/// Parses `[VALID, INVALID, BAD = INVALID]`.
 fn words(tokens: &mut Tokens<'_>) -> Result<Words, BadSchema> {
     tokens.expect('[')?;
     let mut words: Vec<Box<str>> = Vec::new();

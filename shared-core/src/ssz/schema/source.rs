@@ -1,23 +1,22 @@
-//! Reading a table.
+//! Parser of type tables.
 //!
 //! ```text
 //! # a constant: one value, or one each for mainnet, minimal and gnosis
 //! SLOTS_PER_EPOCH = 32, 8, 16
 //! # a name for a type
 //! Gwei = uint64
-//! # a container; "jsonName" where JSON calls a field otherwise
+//! # a container; "jsonName" is the field's name in JSON, if it differs
 //! class Withdrawal(Container):
 //!     index: uint64
 //!     validator_index "validatorIndex": uint64
-//! # the fields that it had in the fork before, and more after them; they are
-//! # active if it is a ProgressiveContainer, which is only ever appended to
-//! # (EIP-7495)
+//! # the fields of the earlier fork, and more after them; they are active if it is
+//! # a ProgressiveContainer, to which fields are only ever appended (EIP-7495)
 //! class BeaconState(BeaconState):
 //!     proposer_lookahead: ProposerLookahead
 //! # the fields of another container of this table, and more after them
 //! class ExecutionPayloadShanghai(ExecutionPayloadParis):
 //!     withdrawals: List[EngineWithdrawal, MAX_WITHDRAWALS]
-//! # what this fork no longer has
+//! # a type that this fork removes
 //! del BlindedBeaconBlock
 //! ```
 
@@ -26,10 +25,10 @@ use std::collections::BTreeMap;
 use super::text::{BadSchema, Token, Tokens};
 use super::Preset;
 
-/// What a name stands for, of the newest fork that says so.
+/// The definition of a name in the newest fork that has one.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
-    /// Which table says it, and in which line.
+    /// Table and line of the definition.
     pub(super) place: (&'static str, usize),
     pub(super) means: Meaning,
 }
@@ -41,9 +40,10 @@ pub(super) enum Meaning {
     /// A type's expression.
     Alias(String),
     Class {
-        /// `active_fields`.
+        /// The list of `active_fields`.
         active: Option<String>,
-        /// It has fields of an earlier table's, and each of its own is active.
+        /// Whether the fields continue the fields of an earlier table, so that each new one is
+        /// active.
         extends: bool,
         fields: Vec<FieldLine>,
     },
@@ -51,21 +51,21 @@ pub(super) enum Meaning {
 
 #[derive(Clone, Debug)]
 pub(super) struct FieldLine {
-    /// As a definition's: it may be of an earlier fork's table.
+    /// Table and line of the field, which may be in the table of an earlier fork.
     pub(super) place: (&'static str, usize),
     pub(super) name: String,
     pub(super) json_name: String,
     pub(super) ty: String,
 }
 
-/// Adds what a table says to what those before it have said.
+/// Adds the definitions of a table to the earlier ones.
 pub(super) fn read(
     source: &'static str,
     text: &str,
     preset: Preset,
     all: &mut BTreeMap<String, Definition>,
 ) -> Result<(), BadSchema> {
-    // of this table, so that nothing is said twice in it
+    // definitions of this table only, so that duplicates are found
     let mut here: BTreeMap<String, Definition> = BTreeMap::new();
     let mut class: Option<String> = None;
     for (number, line) in (1..).zip(text.lines()) {
@@ -97,7 +97,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// What an earlier table has said, and this one takes back.
+/// Removes a definition of an earlier table.
 fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), BadSchema> {
     let mut tokens = Tokens::new(text);
     let name = tokens.name()?;

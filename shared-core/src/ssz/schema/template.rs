@@ -1,58 +1,57 @@
-//! A container's JSON as nodes mostly write it: its fields in their order, no
-//! white space. What is constant of it is known beforehand, through the
-//! containers inside it. The walkers try that first, and go field by field
-//! where it doesn't fit.
+//! Template of a container's JSON as most nodes write it: its fields in order, without white space.
+//! The constant texts of the container and of nested containers are computed in advance. The
+//! walkers try the template first, and continue field by field where it does not match.
 
 use super::{Container, Json, Kind, Limit, Schema};
 
-/// A [`Literal`] is compared and copied as so many bytes; no longer one is made.
+/// Number of bytes that are compared and copied for a [`Literal`], and its maximum length.
 pub const LITERAL: usize = 48;
 
-/// The most digits of a number of 64 bits.
+/// Maximum number of digits of a 64-bit number.
 pub const DIGITS: usize = 20;
 
-/// The JSON of a container whose fields are all numbers of 64 bits, booleans,
-/// bytes, bits, or containers of a size that have such fields only.
+/// The JSON of a container whose fields are all 64-bit numbers, booleans, bytes, bits, or
+/// fixed-size containers with such fields only.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// In the order of the SSZ.
+    /// Steps in the order of the SSZ.
     pub steps: Box<[Step]>,
-    /// What follows the last of them.
+    /// Text after the last value.
     pub end: Literal,
-    /// Of the SSZ. Bytes.
+    /// Length of the fixed part of the SSZ in bytes.
     pub fixed_size: usize,
-    /// No JSON of it is longer than that, and two bytes for each of its SSZ.
-    /// Counts the bytes after the last literal that are copied with it.
+    /// Maximum length of the JSON, without two bytes for each byte of SSZ. Includes the padding
+    /// that is copied with the last literal.
     pub most_json: usize,
 }
 
-/// A text and the value that follows.
+/// A text and the value that follows it.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// All that is between this value and the last one, quotes and `0x` too.
+    /// Text between the previous value and this one, including quotes and `0x`.
     pub before: Literal,
-    /// What the value is.
+    /// The kind of the value.
     pub leaf: Leaf,
-    /// Where in the fixed part it, or its offset, lies. Bytes.
+    /// Position of the value, or of its offset, in the fixed part, in bytes.
     pub offset: usize,
-    /// Where the offset lies of the next field of any size, if there is one.
+    /// Position of the next variable-size field's offset, if there is one.
     pub next_offset: Option<usize>,
 }
 
-/// A value that has no parts.
+/// The kind of a value without parts.
 #[derive(Clone, Copy, Debug)]
 pub enum Leaf {
-    /// Of 64 bits, without its quotes.
+    /// A 64-bit number without its quotes.
     Number,
-    /// `true` or `false`.
+    /// A boolean: `true` or `false`.
     Boolean,
-    /// Digits of so many bytes.
+    /// Hex digits of a fixed number of bytes.
     ByteVector(usize),
-    /// Digits of so many bits.
+    /// Hex digits of a fixed number of bits.
     Bitvector(usize),
-    /// Digits of bytes.
+    /// Hex digits of a variable number of bytes.
     ByteList(Limit),
-    /// Digits of bits.
+    /// Hex digits of a variable number of bits.
     Bitlist(Limit),
 }
 
@@ -69,7 +68,7 @@ impl Leaf {
         }
     }
 
-    /// Its place in the fixed part holds an offset.
+    /// Whether its position in the fixed part contains an offset.
     fn is_variable(self) -> bool {
         matches!(self, Self::ByteList(_) | Self::Bitlist(_))
     }
@@ -85,11 +84,11 @@ impl Leaf {
 /// A text of at most [`LITERAL`] bytes.
 #[derive(Clone, Debug)]
 pub struct Literal {
-    /// With zeros after it.
+    /// The text, padded with zeros.
     pub bytes: [u8; LITERAL],
-    /// Ones where it has bytes.
+    /// 0xff for each byte of the text.
     mask: [u8; LITERAL],
-    /// How many it has.
+    /// Length of the text in bytes.
     pub len: usize,
 }
 
@@ -108,13 +107,13 @@ impl Literal {
         Some(literal)
     }
 
-    /// Whether `bytes` begin with it.
+    /// Whether `bytes` begin with the text.
     #[inline(always)]
     pub fn begins(&self, bytes: &[u8]) -> bool {
         let Some(bytes) = bytes.first_chunk::<LITERAL>() else {
             return bytes.starts_with(&self.bytes[..self.len]);
         };
-        // the constant number of them makes that a few instructions
+        // a constant number of bytes compiles to a few instructions
         let bytes = bytes.iter().zip(&self.bytes).zip(&self.mask);
         bytes.fold(0, |differs, ((is, wanted), mask)| {
             differs | (is ^ wanted) & mask
@@ -123,7 +122,8 @@ impl Literal {
 }
 
 impl Template {
-    /// `None`: it has other fields, or too long names.
+    /// Creates the template of a container, or returns `None` if it has other kinds of fields or
+    /// long names.
     pub(super) fn new(schema: &Schema, container: &Container) -> Option<Self> {
         let mut steps = Vec::new();
         let mut text = String::new();
@@ -148,7 +148,7 @@ impl Template {
     }
 }
 
-/// Adds a container's steps; `text` is what comes after the last one.
+/// Appends the steps of a container; `text` collects the text after the last step.
 fn flatten(
     schema: &Schema,
     container: &Container,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn every_table_compiles() {
+fn type_tables_of_all_forks_and_presets_compile() {
     for fork in Fork::ALL {
         for preset in Preset::ALL {
             assert!(Schema::of(*fork, *preset).named().count() > 0);
@@ -14,7 +14,7 @@ fn bad(table: &str) -> String {
 }
 
 #[test]
-fn a_wrong_table_says_where() {
+fn invalid_table_is_reported_with_its_line() {
     assert_eq!(bad("Aa = Bb\n"), "table.types:1: Bb is no type here");
     assert_eq!(
         bad("\nAa = List[uint64]\n"),
@@ -64,7 +64,7 @@ fn a_wrong_table_says_where() {
 }
 
 #[test]
-fn numbers() {
+fn number_expressions_are_evaluated_with_python_precedence() {
     let schema = Schema::from_table(
         "N = 2**2**3 // 3 * 2 - (1 + 1)\n\
          Aa = ByteList[N]\n\
@@ -77,7 +77,7 @@ fn numbers() {
 }
 
 #[test]
-fn a_fork_adds_to_those_before_it() {
+fn fork_inherits_types_and_overrides_or_removes_some() {
     let fields = |fork, name| {
         let schema = Schema::of(fork, Preset::Mainnet);
         let ty = schema.find(name).map(|id| &schema.get(id).kind);
@@ -86,20 +86,20 @@ fn a_fork_adds_to_those_before_it() {
             _ => 0,
         }
     };
-    // more fields after those it had
+    // fields that are appended
     assert_eq!(fields(Fork::Capella, "ExecutionPayload"), 15);
     assert_eq!(fields(Fork::Deneb, "ExecutionPayload"), 17);
-    // all of them anew
+    // all fields are redefined
     assert_eq!(fields(Fork::Gloas, "ExecutionPayload"), 19);
-    // appended to, where they are progressive
+    // a field is appended to a progressive container
     assert_eq!(fields(Fork::Gloas, "ExecutionPayloadBid"), 12);
     assert_eq!(fields(Fork::Heze, "ExecutionPayloadBid"), 13);
-    // as they were
+    // unchanged
     assert_eq!(fields(Fork::Gloas, "Withdrawal"), 4);
-    // no longer
+    // removed
     assert_eq!(fields(Fork::Phase0, "PendingAttestation"), 4);
     assert_eq!(fields(Fork::Altair, "PendingAttestation"), 0);
-    // as part of something that didn't change itself
+    // a type that changes because of its parts
     let limit = |fork| {
         let mut schema = Schema::with_limits(fork, Preset::Minimal, &[]).unwrap();
         let ty = schema.parse("AggregationBits").unwrap();
@@ -109,9 +109,9 @@ fn a_fork_adds_to_those_before_it() {
     assert_eq!(limit(Fork::Gloas), "ProgressiveBitlist");
 }
 
-/// EIP-7495: fields are only ever appended, and keep their places.
+/// Fields are only ever appended, and keep their positions (EIP-7495).
 #[test]
-fn a_progressive_container_is_appended_to() {
+fn appended_fields_of_a_progressive_container_are_active() {
     let mut by_name = BTreeMap::new();
     let tables = [
         "class Aa(ProgressiveContainer(active_fields=[1, 0] * 2 + [1])):\n\
@@ -129,7 +129,7 @@ fn a_progressive_container_is_appended_to() {
     let active = [true, false, true, false, true, true, true, true];
     assert_eq!(container.active_fields.as_deref(), Some(&active[..]));
     assert_eq!(container.fields.len(), 6);
-    // one that is said anew has what it says
+    // invalid lists are rejected
     for list in ["[1]", "[1] * 300", "[1] +", "[2]", "[1] * 2 + [0]"] {
         let table = format!("class Aa(ProgressiveContainer(active_fields={list})):\n");
         Schema::from_table(&format!("{table}    a: uint8\n    b: uint8\n")).unwrap_err();
@@ -137,7 +137,7 @@ fn a_progressive_container_is_appended_to() {
 }
 
 #[test]
-fn presets() {
+fn type_sizes_depend_on_the_preset() {
     let size = |preset, name| {
         let schema = Schema::of(Fork::Fulu, preset);
         schema.get(schema.find(name).unwrap()).size
@@ -149,7 +149,7 @@ fn presets() {
 }
 
 #[test]
-fn sizes() {
+fn sizes_and_offsets_are_computed_from_the_fields() {
     let schema = Schema::from_table(
         "N = 3, 4, 5\n\
          class Inner(Container):\n    a: uint64\n    b: ByteVector[N * 2**4 - 1]\n\
@@ -174,7 +174,7 @@ fn sizes() {
 }
 
 #[test]
-fn what_blocks_and_states_hold_many_of_has_a_template() {
+fn frequent_containers_of_blocks_and_states_have_a_template() {
     let many = [
         (Fork::Phase0, "Validator"),
         (Fork::Phase0, "Attestation"),
@@ -191,7 +191,7 @@ fn what_blocks_and_states_hold_many_of_has_a_template() {
         for fork in Fork::ALL.iter().filter(|fork| **fork >= since) {
             let schema = Schema::of(*fork, Preset::Mainnet);
             let Some(id) = schema.find(name) else {
-                // a fork may take it away
+                // removed by a later fork
                 assert_eq!(name, "PendingAttestation");
                 continue;
             };
@@ -204,7 +204,7 @@ fn what_blocks_and_states_hold_many_of_has_a_template() {
 }
 
 #[test]
-fn a_template_has_all_that_is_constant() {
+fn template_contains_all_constant_text() {
     let table = r#"
 class Point(Container):
     x: uint64
@@ -242,7 +242,7 @@ class Long(Container):
     assert_eq!(places, [0, 4, 12, 13, 17]);
     let next: Vec<_> = shape.steps.iter().map(|step| step.next_offset).collect();
     assert_eq!(next, [Some(13), Some(13), Some(13), None, None]);
-    // what has parts of any size, and what is too long to be copied at once
+    // parts of variable size, and a text that is too long to be copied at once
     assert!(template("Deep").is_none());
     assert!(template("Long").is_none());
 }

@@ -1,11 +1,11 @@
-//! The words of a line of a table.
+//! Tokens of a type table's lines.
 
 use std::fmt;
 
-/// What is wrong with a table, or with the name of a type.
+/// Error in a type table, or in a type expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSchema {
-    /// Which line, of which source; `None`: it is not of a table.
+    /// Table and line, or `None` if the error is not in a table.
     pub(super) place: Option<(&'static str, usize)>,
     pub(super) why: String,
 }
@@ -44,7 +44,7 @@ pub(super) enum Token<'t> {
     Sign(char),
 }
 
-/// The rest of a line.
+/// The remaining tokens of a line.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens<'t> {
     rest: &'t str,
@@ -57,7 +57,7 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// What follows, which stays.
+    /// Returns the next token without consuming it.
     pub(super) fn peek(&self) -> Result<Option<Token<'t>>, BadSchema> {
         self.clone().next()
     }
@@ -97,7 +97,7 @@ impl<'t> Tokens<'t> {
         }))
     }
 
-    /// Takes a sign if it follows.
+    /// Consumes the sign if it is the next token. Returns whether it was.
     pub(super) fn takes(&mut self, sign: char) -> Result<bool, BadSchema> {
         let is_next = self.peek()? == Some(Token::Sign(sign));
         if is_next {

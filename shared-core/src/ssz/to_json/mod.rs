@@ -1,7 +1,7 @@
-//! SSZ to JSON, as much at a time as there is room for.
+//! SSZ to JSON, written into a buffer as long as it has room.
 //!
-//! The JSON is minified, its fields are in the order of the type. A container of
-//! short fields is written at once where there is room ([`template`]).
+//! The JSON is minified, and its fields are in the order of the type. A container of short fields
+//! is written at once where there is room ([`template`]).
 
 mod number;
 mod rlp;
@@ -14,16 +14,17 @@ use super::check::{check, Elements};
 use super::error::{Error, Problem};
 use super::schema::{Container, Json, Kind, Schema, Type, TypeId, LEAD, OFFSET};
 
-/// [`ToJson::write`] writes something wherever there is so much room. Bytes.
+/// Bytes of room with which [`ToJson::write`] always writes something.
 pub const MIN_ROOM: usize = 1024;
 
-/// Longer strings of bytes are written as far as there is room. Bytes of SSZ.
+/// Maximum number of bytes of a string that is written at once. Longer ones are written as far as
+/// there is room.
 const SHORT: usize = 256;
 
-// a field's name, a short string and what closes it, a number
+// a field's name, a short string and its closing quote, a number
 const _: () = assert!(MIN_ROOM > LEAD + 2 * SHORT + number::DIGITS + 64);
 
-/// A value as JSON, written piece by piece.
+/// A writer of a value as JSON, in pieces.
 #[derive(Debug)]
 pub struct ToJson<'s, B> {
     schema: &'s Schema,
@@ -33,23 +34,23 @@ pub struct ToJson<'s, B> {
     rlp_keys: bool,
 }
 
-/// What is to be written next.
+/// The next part of the output.
 #[derive(Debug)]
 enum Next<'s> {
     /// The whole value.
     Whole(&'s Type, Range<usize>),
-    /// A value, without what it begins with.
+    /// A value without its constant beginning.
     Value(&'s Type, Range<usize>),
-    /// The rest of a string of bytes; so it ends after them.
+    /// The rest of a string of bytes, and whether it ends after them.
     Hex(Range<usize>, bool),
     /// The rest of a text.
     Text(Vec<u8>, usize),
-    /// What follows of what is open.
+    /// The next part of the innermost open value.
     Follows,
     Nothing,
 }
 
-/// What is open.
+/// A value that is open.
 #[derive(Debug)]
 enum Frame<'s> {
     Fields {
@@ -57,14 +58,14 @@ enum Frame<'s> {
         range: Range<usize>,
         next: usize,
     },
-    /// Elements of one size.
+    /// Elements of fixed size.
     Fixed {
         of: &'s Type,
         size: usize,
         range: Range<usize>,
         is_first: bool,
     },
-    /// Elements of any size.
+    /// Elements of variable size.
     Variable {
         of: &'s Type,
         range: Range<usize>,
@@ -75,14 +76,14 @@ enum Frame<'s> {
     Rlp(Box<Witness>),
 }
 
-/// A value as JSON.
+/// Converts a value to JSON.
 ///
 /// # Errors
-/// Where it is no value of the type, and why.
+/// The position and the reason if `ssz` is not a value of the type.
 pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error> {
     let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut json = Vec::new();
-    // hex is twice as long; what is mostly numbers is longer than that
+    // hex is twice as long; values that consist mostly of numbers are longer
     let likely = 2 * ssz.len() + ssz.len() / 4 + MIN_ROOM;
     let refused = |_| Error::new(0, Problem::NoMemory(likely));
     json.try_reserve(likely).map_err(refused)?;
@@ -99,10 +100,10 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error
 }
 
 impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
-    /// Of `ssz`, which is [`check`]ed.
+    /// Creates a writer for `ssz`, which is [`check`]ed.
     ///
     /// # Errors
-    /// Where it is no value of the type, and why.
+    /// The position and the reason if `ssz` is not a value of the type.
     pub fn new(schema: &'s Schema, ty: TypeId, ssz: B) -> Result<Self, Error> {
         check(schema, ty, ssz.as_ref())?;
         let len = ssz.as_ref().len();
@@ -115,18 +116,17 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
         })
     }
 
-    /// Gives the RLP of a witness a fourth list, of keys, without which geth
-    /// from v1.16.4 on does not read it. It is empty: SSZ has none.
+    /// Adds a fourth list, of keys, to the RLP of a witness, without which geth from v1.16.4 on
+    /// does not read it. The list is empty, because SSZ has no keys.
     pub fn with_rlp_keys(mut self) -> Self {
         self.rlp_keys = true;
         self
     }
 
-    /// Writes on, as far as there is room. How many bytes; 0: that was all.
+    /// Continues the output as far as there is room. Returns the number of bytes, or 0 at the end.
     ///
     /// # Errors
-    /// There is less room than [`MIN_ROOM`], or memory is refused, or a witness
-    /// that is to be RLP can't be.
+    /// The room is less than [`MIN_ROOM`], memory is refused, or a witness can't be encoded as RLP.
     pub fn write(&mut self, to: &mut [u8]) -> Result<usize, Error> {
         let ssz = self.ssz.as_ref();
         if to.len() < MIN_ROOM {
@@ -188,7 +188,7 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
     }
 }
 
-/// A value that is no leaf, or a long one; and what is to be written then.
+/// Starts a value that is a long leaf or no leaf, and returns the next part of the output.
 fn begin<'s>(
     schema: &'s Schema,
     stack: &mut Vec<Frame<'s>>,
@@ -258,19 +258,19 @@ fn begin<'s>(
         Kind::Text(_) => {
             let text = std::str::from_utf8(&ssz[range.clone()])
                 .map_err(|_| Error::because(range.start, "no UTF-8"))?;
-            // a string can always be written
+            // serialization of a string can't fail
             let json = serde_json::to_vec(text).unwrap_or_default();
             return Ok(Next::Text(json, 0));
         }
-        // a long one
+        // a long string of bytes
         _ => return Ok(Next::Hex(range, true)),
     }
     Ok(Next::Follows)
 }
 
-/// What follows of what is open.
+/// The result of writing the next part of an open value.
 enum On<'s> {
-    /// There is no room.
+    /// The buffer has no room.
     Full,
     Value(&'s Type, Range<usize>),
     /// Bytes inside a string.
@@ -391,8 +391,8 @@ impl<'s> Frame<'s> {
     }
 }
 
-/// Writes a value of few bytes without its opening, or a container for which
-/// there is room. `false`: it is none.
+/// Writes a short leaf without its constant beginning, or a container for which there is room.
+/// Returns false if the value is neither.
 #[inline(always)]
 fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
     match &ty.kind {
@@ -428,14 +428,14 @@ fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
     true
 }
 
-/// The offset at `at`, which was checked.
+/// The offset at `at`, which has been checked.
 #[inline(always)]
 fn offset(ssz: &[u8], at: usize) -> usize {
     let bytes = ssz[at..].first_chunk().copied();
     u32::from_le_bytes(bytes.unwrap_or_default()) as usize
 }
 
-/// Where it is written.
+/// The output buffer.
 struct Out<'t> {
     to: &'t mut [u8],
     len: usize,
@@ -457,7 +457,7 @@ impl Out<'_> {
         self.len += bytes.len();
     }
 
-    /// What comes before a field: a constant number of bytes is copied faster.
+    /// Writes the text before a field. A constant number of bytes is copied faster.
     #[inline(always)]
     fn lead(&mut self, lead: &super::schema::Lead) {
         match (lead.bytes.first_chunk::<LEAD>(), lead.len <= LEAD) {
@@ -482,7 +482,7 @@ impl Out<'_> {
     #[inline(always)]
     fn hex(&mut self, bytes: &[u8]) {
         let to = &mut self.to[self.len..self.len + 2 * bytes.len()];
-        // it fails only for another length
+        // encoding fails only for buffers of another length
         let _ = const_hex::encode_to_slice(bytes, to);
         self.len += 2 * bytes.len();
     }

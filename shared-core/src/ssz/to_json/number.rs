@@ -1,9 +1,9 @@
-//! Decimal numbers.
+//! Writers of numbers.
 
-/// More than any number of 256 bits has.
+/// Upper bound of the decimal digits of a 256-bit number.
 pub(super) const DIGITS: usize = 80;
 
-/// Writes a little-endian number; how many digits it has. `to` has room for
+/// Writes a little-endian number in decimal, and returns the number of digits. `to` has room for
 /// [`DIGITS`].
 #[inline(always)]
 pub(super) fn write(bytes: &[u8], to: &mut [u8]) -> usize {
@@ -20,12 +20,12 @@ pub(super) fn write(bytes: &[u8], to: &mut [u8]) -> usize {
     text.len()
 }
 
-/// Writes a little-endian number as a quantity, behind its `0x`: hex without zeros
-/// before it; how many digits it has.
+/// Writes the hex digits of a quantity from a little-endian number, without leading zeros, and
+/// returns the number of digits. The caller writes `0x`.
 pub(super) fn write_quantity(bytes: &[u8], to: &mut [u8]) -> usize {
     let digits = bytes.iter().rev().flat_map(|byte| [byte >> 4, byte & 15]);
     let mut digits = digits.skip_while(|digit| *digit == 0);
-    // nothing is one, too
+    // zero has one digit
     let first = digits.next().unwrap_or(0);
     let mut len = 0;
     for (to, digit) in to.iter_mut().zip(std::iter::once(first).chain(digits)) {
@@ -35,7 +35,7 @@ pub(super) fn write_quantity(bytes: &[u8], to: &mut [u8]) -> usize {
     len
 }
 
-/// The largest power of ten in a word.
+/// The largest power of ten in a 64-bit word.
 const PLACES: u64 = 10_000_000_000_000_000_000;
 
 #[cold]
@@ -46,7 +46,7 @@ fn write_long(bytes: &[u8], to: &mut [u8]) -> usize {
         word[..bytes.len()].copy_from_slice(bytes);
         *limb = u64::from_le_bytes(word);
     }
-    // nineteen digits at a time, the last first
+    // groups of nineteen digits, the last group first
     let mut groups = [0_u64; 5];
     let mut count = 0;
     while count == 0 || limbs != [0; 4] {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities() {
+    fn quantities_are_written_without_leading_zeros() {
         for n in [0, 1, 15, 16, 255, 256, 0x1_0000, u128::MAX] {
             let mut to = [0; DIGITS];
             for bytes in [
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_width() {
+    fn decimal_numbers_of_all_widths_are_written() {
         assert_eq!(written(&[7]), "7");
         assert_eq!(written(&[0, 1]), "256");
         assert_eq!(written(&u64::MAX.to_le_bytes()), u64::MAX.to_string());

@@ -1,5 +1,5 @@
-//! A witness as the RLP `[headers, codes, state]`, or `[headers, codes, state,
-//! keys]` without any keys.
+//! Writer of a witness as the RLP `[headers, codes, state]`, or `[headers, codes, state, keys]`
+//! with an empty list of keys.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::ssz::error::Error;
 use crate::ssz::rlp::{prefix, string_prefix, write_prefix};
 use crate::ssz::schema::{Container, Schema};
 
-/// In the order of the RLP, and whether their elements are RLP already.
+/// Lists in the order of the RLP, and whether their elements are RLP already.
 const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
 
 /// A witness that is being written.
@@ -16,9 +16,9 @@ const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state",
 pub(super) struct Witness {
     lists: [List; 3],
     has_keys: bool,
-    /// Which of them is being written.
+    /// Index of the list that is being written.
     list: usize,
-    /// And which of its elements is next; `None`: its prefix is.
+    /// Index of its next element, or `None` if its prefix is next.
     element: Option<usize>,
 }
 
@@ -26,22 +26,22 @@ pub(super) struct Witness {
 struct List {
     range: Range<usize>,
     is_rlp: bool,
-    /// Of what follows its prefix. Bytes.
+    /// Length of the content after the prefix, in bytes.
     len: u64,
 }
 
-/// What is to be written next.
+/// The next part of the output.
 pub(super) enum Item {
-    /// These bytes, and then those of the SSZ.
+    /// These bytes, followed by a range of the SSZ.
     Bytes(Vec<u8>, Range<usize>),
     Over,
 }
 
 impl Witness {
-    /// Of a value that was checked; and what its RLP begins with.
+    /// Creates a writer for a checked value, and returns it with the prefix of the RLP.
     ///
     /// # Errors
-    /// It has not the fields of a witness, or a header is no RLP.
+    /// The type lacks a field of a witness, or a header is not RLP.
     pub(super) fn new(
         schema: &Schema,
         container: &Container,

@@ -1,10 +1,10 @@
-//! Containers for which there is room as a whole.
+//! Writer of containers that fit into the buffer as a whole.
 
 use super::{number, offset, Out};
 use crate::ssz::schema::{Leaf, Literal, Template, LITERAL};
 
-/// Writes a value, which was checked, if there is room for the longest of its
-/// length.
+/// Writes a checked value if there is room for the longest JSON of its length. Returns whether it
+/// was written.
 #[inline(never)]
 pub(super) fn write(template: &Template, value: &[u8], out: &mut Out<'_>) -> bool {
     let Some(to) = out.to.get_mut(out.len..) else {
@@ -49,7 +49,7 @@ fn literal(literal: &Literal, to: &mut [u8]) -> usize {
 #[inline(always)]
 fn hex(bytes: &[u8], to: &mut [u8]) -> usize {
     let len = 2 * bytes.len();
-    // it fails only for another length
+    // encoding fails only for buffers of another length
     let _ = const_hex::encode_to_slice(bytes, &mut to[..len]);
     len
 }

@@ -1,28 +1,28 @@
-//! What an API puts around a value: `{"version": ..., "data": ...}` of the
-//! Beacon API, `{"jsonrpc": "2.0", "id": ..., "result": ...}` of JSON-RPC.
+//! Envelopes around values: `{"version": ..., "data": ...}` of the Beacon API, and
+//! `{"jsonrpc": "2.0", "id": ..., "result": ...}` of JSON-RPC.
 
 use super::scan::Wrong;
 use crate::ssz::error::{Problem, Step};
 
-/// What a text is.
+/// The form of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The value alone.
+    /// The value without an envelope.
     Bare,
-    /// An object that has it as `data` or `result`.
+    /// An object with the value in `data` or `result`.
     Enveloped,
-    /// An object whose first name is a field of the type's is the value itself;
-    /// any other object has it as `data` or `result`. Where the type has such a
-    /// field, what is in it decides.
+    /// Either one: an object whose first name is a field of the type is the value itself; any other
+    /// object has it in `data` or `result`. If the type has a field of that name, the content of
+    /// the member decides.
     Either,
 }
 
-/// What an envelope of the Beacon API says of its value; `None`: nothing.
+/// Flags in an envelope of the Beacon API; `None` where they are not present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The execution client has not verified it.
+    /// Whether the execution client has not verified the value.
     pub execution_optimistic: Option<bool>,
-    /// It will not change any more.
+    /// Whether the value is finalized.
     pub finalized: Option<bool>,
 }
 
@@ -35,7 +35,7 @@ impl Flags {
     }
 }
 
-/// One of them.
+/// A flag of the envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
     Optimistic,
@@ -45,21 +45,21 @@ pub(super) enum Flag {
 /// An envelope that is open.
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
-    /// Under which name the value came.
+    /// Name of the member that contained the value.
     value: Option<&'static str>,
     version: bool,
-    /// The value is being read.
+    /// Whether the value is being read.
     pub(super) is_inside: bool,
 }
 
-/// What is to be done with a member of an envelope.
+/// The kind of a member of an envelope.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Value,
     Version,
-    /// `true` or `false`, or another value that says nothing.
+    /// A flag: `true` or `false`; other values are ignored.
     Flag(Flag),
-    /// `null`, or what went wrong.
+    /// An error, or `null`.
     Error,
     Other,
 }

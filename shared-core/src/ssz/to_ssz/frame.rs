@@ -1,11 +1,11 @@
-//! What is open: objects and arrays whose end has not come.
+//! Open objects and arrays, whose ends are not read yet.
 
 use super::envelope::Envelope;
 use super::output::Output;
 use crate::ssz::error::{Problem, Step};
 use crate::ssz::schema::{Container, Kind, Schema, Type, TypeId};
 
-/// One of them.
+/// An open object or array.
 #[derive(Debug)]
 pub(super) enum Frame<'s> {
     Container(Fields<'s>),
@@ -14,63 +14,63 @@ pub(super) enum Frame<'s> {
     Envelope(Envelope),
 }
 
-/// No field.
+/// Index that stands for no field.
 pub(super) const NONE: usize = usize::MAX;
 
-/// A container.
+/// An open container.
 #[derive(Debug)]
 pub(super) struct Fields<'s> {
     pub(super) container: &'s Container,
-    /// Where its fixed part begins.
+    /// Position of its fixed part in the output.
     pub(super) base: usize,
-    /// Which fields came: a bit for each.
+    /// Bit set of the fields that were read.
     pub(super) seen: u64,
-    /// Which one follows the last that came.
+    /// Index after the last field that was read.
     pub(super) next: usize,
-    /// Which one is being read.
+    /// Index of the field that is being read.
     pub(super) field: usize,
-    /// Of [`Output::begin_container`].
+    /// The value returned by [`Output::begin_container`].
     pub(super) parts: usize,
-    /// All its fields have their places.
+    /// Whether all fields have a fixed size.
     pub(super) is_fixed: bool,
 }
 
-/// A list or vector.
+/// An open list or vector.
 #[derive(Debug)]
 pub(super) struct Elements<'s> {
     pub(super) of: &'s Type,
-    /// Where it begins.
+    /// Position of the list in the output.
     pub(super) base: usize,
     pub(super) count: u64,
-    /// So many elements are allowed.
+    /// Maximum number of elements.
     pub(super) most: u64,
-    /// No fewer are.
+    /// Whether the maximum is also the minimum.
     pub(super) exactly: bool,
     pub(super) places: Places,
 }
 
-/// Where elements go.
+/// Positions of elements in the output.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Places {
-    /// Of so many bytes each, where there is room for all.
+    /// Fixed size in bytes, with reserved room for all elements.
     Made(usize),
-    /// Of so many bytes each, one after the other.
+    /// Fixed size in bytes, appended one after another.
     Added(usize),
-    /// Of any size. Of [`Output::begin_list`].
+    /// Variable size, with the value returned by [`Output::begin_list`].
     Variable(usize),
 }
 
-/// `{"selector": ..., "data": ...}`.
+/// An open union: `{"selector": ..., "data": ...}`.
 #[derive(Debug)]
 pub(super) struct Union<'s> {
     pub(super) options: &'s [(u8, TypeId)],
-    /// The one that its selector has named.
+    /// The type that the selector names.
     pub(super) chosen: Option<TypeId>,
     pub(super) has_data: bool,
 }
 
 impl Fields<'_> {
-    /// Not all fields came: the Engine API leaves out what is null.
+    /// Adds missing optional fields, because the Engine API omits members that are null.
     #[cold]
     fn miss(&self, schema: &Schema, output: &mut Output) -> Result<(), Problem> {
         for (n, field) in self.container.fields.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Frame<'_> {
         !matches!(self, Self::List(_))
     }
 
-    /// The value that was being read is over.
+    /// Ends the value that was being read.
     pub(super) fn end_value(&mut self) {
         match self {
             Self::Container(fields) => fields.field = NONE,
@@ -101,7 +101,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Where in it the input is.
+    /// Returns the step of the path at which the input is.
     pub(super) fn step(&self) -> Option<Step> {
         match self {
             Self::Container(fields) => {
@@ -114,7 +114,7 @@ impl Frame<'_> {
         }
     }
 
-    /// It is over.
+    /// Closes the object or array.
     pub(super) fn close(self, schema: &Schema, output: &mut Output) -> Result<(), Problem> {
         match self {
             Self::Container(fields) => {

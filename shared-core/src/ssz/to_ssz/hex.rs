@@ -1,32 +1,32 @@
-//! Bytes, as `0x` and hexadecimal digits of either case.
+//! Strings of bytes: `0x` and hex digits of either case.
 
 use super::output::Output;
 use super::scan::{not_a_string, Wrong};
 use super::skip::escaped;
 use crate::ssz::error::Problem;
 
-/// So many bytes are made room for at a time: they are in the processor's cache
-/// when they are written.
+/// Number of bytes that are allocated at a time, so that they are in the processor's cache when
+/// they are written.
 const BLOCK: usize = 1 << 14;
 
-/// Where bytes are to be put.
+/// The destination of bytes in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// At the end.
+    /// The end of the output.
     End,
-    /// Here, where as many were made room for as come.
+    /// A position with reserved room.
     At(usize),
 }
 
-/// A string that comes in pieces, or is unusual.
+/// A string that arrives in pieces, or in an unusual notation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hex {
     place: Place,
-    /// More bytes than that are refused.
+    /// Maximum number of bytes.
     most: u64,
-    /// So many have come.
+    /// Number of bytes that were read.
     count: u64,
-    /// How much of `"0x` has.
+    /// Number of bytes of the prefix `"0x` that were read.
     begun: usize,
     /// The first digit of the next byte.
     half: Option<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Hex {
 
 const PREFIX: &[u8; 3] = b"\"0x";
 
-/// Why it goes no further.
+/// The reason why the input is rejected.
 pub(super) enum Stop {
     Wrong(Wrong),
     Refused(Problem),
@@ -52,8 +52,8 @@ impl From<Problem> for Stop {
     }
 }
 
-/// A string of exactly `to.len()` bytes that is all there and as most write
-/// it. Its length; `None`: it is to be looked at more closely.
+/// Reads a complete string of exactly `to.len()` bytes in the usual notation. Returns the length of
+/// its token, or `None` if the slow path must read it.
 #[inline(always)]
 pub(super) fn whole_of_length(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     let inner = bytes.strip_prefix(PREFIX)?;
@@ -61,14 +61,15 @@ pub(super) fn whole_of_length(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     (inner.get(len) == Some(&b'"')).then_some(PREFIX.len() + len + 1)
 }
 
-/// Its digits.
+/// Reads the digits of exactly `to.len()` bytes.
 #[inline(always)]
 pub(super) fn digits(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     let digits = bytes.get(..2 * to.len())?;
     decode(digits, to).then_some(digits.len())
 }
 
-/// The same of any length, up to `most`, which is put at the end.
+/// Reads a complete string of at most `most` bytes, and appends them. Returns the length of its
+/// token, or `None` if the slow path must read it.
 #[inline(always)]
 pub(super) fn whole(
     bytes: &[u8],
@@ -82,7 +83,7 @@ pub(super) fn whole(
     Ok(len.map(|len| PREFIX.len() + len + 1))
 }
 
-/// Its digits, which a quote follows.
+/// Reads digits up to a quote, and appends their bytes.
 #[inline(always)]
 pub(super) fn digits_to_quote(
     bytes: &[u8],
@@ -105,7 +106,7 @@ pub(super) fn digits_to_quote(
     })
 }
 
-/// Whether all of them are digits.
+/// Decodes and appends digits. Returns whether all of them are hex digits.
 fn append(digits: &[u8], output: &mut Output) -> Result<bool, Problem> {
     output.reserve(digits.len() / 2)?;
     for block in digits.chunks(2 * BLOCK) {
@@ -119,7 +120,7 @@ fn append(digits: &[u8], output: &mut Output) -> Result<bool, Problem> {
 
 #[inline(always)]
 fn decode(digits: &[u8], to: &mut [u8]) -> bool {
-    // it would take "0x" for a prefix
+    // the decoder would accept "0x" as a prefix
     digits.get(1) != Some(&b'x') && const_hex::decode_to_slice(digits, to).is_ok()
 }
 
@@ -138,17 +139,18 @@ impl Hex {
         self.place
     }
 
-    /// How many bytes came.
+    /// Number of bytes that were read.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// A digit has come whose other one has not.
+    /// Whether the first digit of a byte was read, and the second was not.
     pub(super) fn is_half(&self) -> bool {
         self.half.is_some()
     }
 
-    /// Reads on from `at`. How far it came, and whether the string ended there.
+    /// Continues to read at `at`. Returns the end of the input that was read, and whether the
+    /// string ended.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
@@ -198,7 +200,7 @@ impl Hex {
         }
     }
 
-    /// Takes what a string holds.
+    /// Reads a part of the string's content.
     fn digits(
         &mut self,
         mut digits: &[u8],
@@ -206,7 +208,7 @@ impl Hex {
         output: &mut Output,
     ) -> Result<(), Stop> {
         if self.begun < PREFIX.len() {
-            // one at a time
+            // one digit at a time
             if digits[0] != PREFIX[self.begun] {
                 return Err(Wrong::new(at, "hexadecimal digits without 0x").into());
             }
@@ -234,8 +236,8 @@ impl Hex {
         Ok(())
     }
 
-    /// Decodes pairs of digits, which end before `end`; the first of them may
-    /// have come in another piece.
+    /// Decodes pairs of digits, which end before `end`. The first digit may have been in the
+    /// previous piece.
     fn put(&mut self, digits: &[u8], end: usize, output: &mut Output) -> Result<(), Stop> {
         let at = |digit: usize| end + digit - digits.len();
         let count = digits.len() / 2;
@@ -254,7 +256,7 @@ impl Hex {
         let before = if is_hex { digits.len() } else { 0 };
         match looked_at.iter().position(|byte| !byte.is_ascii_hexdigit()) {
             Some(bad) => Err(Wrong::new(at(before + bad), "no hexadecimal digit").into()),
-            // the digit that makes one too many
+            // the first digit of the excess byte
             None if !more.is_empty() => {
                 let why = format!("more than {} bytes", self.most);
                 Err(Wrong::new(at(before + 1), why).into())

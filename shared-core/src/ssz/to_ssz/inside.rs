@@ -1,4 +1,4 @@
-//! Reading on inside of what is open: fields and elements, one after the other.
+//! Reader of members: fields and elements, one after another.
 
 use super::frame::{Frame, Places, NONE};
 use super::hex::Stop;
@@ -9,7 +9,7 @@ use super::{Expect, Got, Inside, Skip, ToSsz};
 use crate::ssz::error::Problem;
 
 impl ToSsz<'_> {
-    /// Fields, as long as none of them opens anything.
+    /// Reads fields until one of them opens a value, or the input ends.
     pub(super) fn names(
         &mut self,
         bytes: &[u8],
@@ -73,7 +73,7 @@ impl ToSsz<'_> {
         }
     }
 
-    /// Elements, as long as none of them opens anything.
+    /// Reads elements until one of them opens a value, or the input ends.
     pub(super) fn elements(
         &mut self,
         bytes: &[u8],
@@ -99,7 +99,7 @@ impl ToSsz<'_> {
             }
             if frame.count == frame.most {
                 let why = format!("more than {} elements", frame.most);
-                // it is the list that is too long, not the last of them
+                // the path of the error is the list, not its last element
                 self.stack.pop();
                 return Err(Wrong::new(*at, why).into());
             }
@@ -120,7 +120,7 @@ impl ToSsz<'_> {
         }
     }
 
-    /// What is open has ended.
+    /// Closes the innermost open value.
     pub(super) fn close(&mut self, at: usize) -> Result<(), Stop> {
         match self
             .stack
@@ -135,8 +135,7 @@ impl ToSsz<'_> {
 }
 
 impl Read {
-    /// What comes next; `None`: another field or element does, before which a
-    /// comma was read.
+    /// Returns the next step, or `None` if a comma was read and another field or element follows.
     #[inline(always)]
     fn leads_to(self, bytes: &[u8], at: &mut usize) -> Option<Inside> {
         match self {

@@ -1,13 +1,12 @@
-//! JSON to SSZ, while the pieces arrive.
+//! JSON to SSZ, streaming.
 //!
-//! A machine with a stack of what is open reads the input once. It writes each
-//! value where it belongs: fixed-size ones into the place that their container
-//! or vector has made for them, the others at the end, in the order in which
-//! they come; [`output`] puts right what must be in another. What is kept
-//! besides the SSZ is a word for each element of the lists that are open.
+//! A state machine with a stack of open values reads the input once. It writes each value to its
+//! position: fixed-size values into the room that their container or vector has reserved, the
+//! others at the end, in the order of the input; [`output`] corrects the order where SSZ has
+//! another one. Besides the SSZ it stores one word for each element of the open lists.
 //!
-//! A field's name is mostly the one that follows the last: that is tried first;
-//! and before, whether a container comes as a whole as most write it ([`template`]).
+//! The name of a field is usually the one after the last, which is tried first; before that, a
+//! whole container in the usual notation is tried ([`template`]).
 
 mod envelope;
 mod frame;
@@ -35,106 +34,106 @@ use super::schema::{Fork, Preset, Schema, Type, TypeId};
 pub use self::envelope::{Flags, Form};
 pub use self::parts::Parts;
 
-/// A name, a number or a header's object that is longer is refused: it is looked
-/// at again with each piece of it. Bytes.
+/// Maximum length of a name, a number or a header's object in bytes: such tokens are scanned again
+/// with each piece.
 const MAX_TOKEN: usize = 1 << 13;
 
-/// So many bytes of a piece are looked at together with the beginning of a
-/// token that the last one ended with.
+/// Number of bytes of a piece that are joined to the beginning of a token at the end of the last
+/// one.
 const JOINT: usize = 256;
 
-/// A value in JSON, read as its pieces come.
+/// A reader of a value in JSON, which arrives in pieces.
 #[derive(Debug)]
 pub struct ToSsz<'s> {
     schema: &'s Schema,
     output: Output,
     stack: Vec<Frame<'s>>,
     expect: Expect<'s>,
-    /// The beginning of a token.
+    /// The beginning of an incomplete token.
     carry: Vec<u8>,
-    /// Bytes of the input before it.
+    /// Number of input bytes before `carry`.
     consumed: u64,
     target: Target,
-    /// What the envelope has said.
+    /// The version in the envelope.
     version: Option<String>,
     flags: Flags,
     failed: Option<Error>,
 }
 
-/// What the value is to be.
+/// The type of the value.
 #[derive(Clone, Debug)]
 enum Target {
     Type(TypeId),
-    /// The type of that name in the fork that the envelope's version names.
+    /// The named type in the fork that the envelope's version names.
     Named(Preset, String),
-    /// None: only the envelope is of interest.
+    /// No type: only the envelope is read.
     Nothing,
 }
 
-/// What is to come next.
+/// The next token.
 #[derive(Debug)]
 enum Expect<'s> {
-    /// The whole value, in or without an envelope.
+    /// The whole value, with or without an envelope.
     Start(Form),
-    /// A value. If its type has a size, it belongs there.
+    /// A value, and its position in the output if its type has a fixed size.
     Value(&'s Type, usize),
-    /// A name, or `}` if so.
+    /// A name, or `}` if `or_end`.
     Name { or_end: bool },
-    /// An element, or `]` if so.
+    /// An element, or `]` if `or_end`.
     Element { or_end: bool },
     /// The rest of a string of bytes.
     Hex(&'s Type, Hex),
-    /// The rest of what no field wants.
+    /// The rest of a skipped value.
     Skip(Skip),
     /// The rest of a witness.
     Rlp(Box<Witness<'s>>),
-    /// The version, of an envelope.
+    /// The version of an envelope.
     Version,
-    /// A comma, or the end of what is open.
+    /// A comma, or the end of the innermost open value.
     Next,
-    /// Nothing but white space.
+    /// White space only.
     End,
 }
 
-/// Whether the input that is there was enough.
+/// Whether the input was sufficient.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Got {
     All,
-    /// What is left is the beginning of a token.
+    /// The rest of the input is the beginning of a token.
     Part,
 }
 
-/// What comes next inside of what is open, while the input lasts: nothing is
-/// stored between two fields.
+/// The next token within an open value while the input lasts, so that nothing is stored between two
+/// fields.
 #[derive(Clone, Copy)]
 enum Inside {
-    /// A name, or `}` if so.
+    /// A name, or `}` if true.
     Name(bool),
-    /// An element, or `]` if so.
+    /// An element, or `]` if true.
     Element(bool),
     /// A comma, or the end.
     Next,
-    /// [`ToSsz::expect`] says.
+    /// The token in [`ToSsz::expect`].
     Stored(Got),
 }
 
-/// A JSON text as SSZ.
+/// Converts a JSON text to SSZ.
 ///
 /// # Errors
-/// Where it is no value of the type, and why.
+/// The position and the reason if the text is not a value of the type.
 pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error> {
     let mut reader = ToSsz::new(schema, ty, Form::Bare);
-    // half of it is hex, mostly; what is short may be longer as SSZ
+    // most of the text is hex; the SSZ of a short text may be longer
     let refused = |problem| Error::new(0, problem);
     reader.output.reserve(json.len() / 2).map_err(refused)?;
     reader.push(json)?;
     reader.end()
 }
 
-/// The version that an answer says, wherever in it.
+/// Returns the version of a response, at any position in its envelope.
 ///
 /// # Errors
-/// Where it is no answer, and why.
+/// The position and the reason if the text is not a response.
 pub fn version(json: &[u8]) -> Result<Option<String>, Error> {
     let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
     let mut reader = ToSsz::to(Target::Nothing, schema, Form::Enveloped);
@@ -145,21 +144,21 @@ pub fn version(json: &[u8]) -> Result<Option<String>, Error> {
 }
 
 impl<'s> ToSsz<'s> {
-    /// Reads a value of a type.
+    /// Creates a reader for a value of a type.
     pub fn new(schema: &'s Schema, ty: TypeId, form: Form) -> Self {
         Self::to(Target::Type(ty), schema, form)
     }
 
-    /// Reads a value in an envelope, of the type of that name in the fork that
-    /// the envelope's `version` names, which must come before the value:
-    /// otherwise it is [`Problem::NoVersion`], and [`version`] finds it.
+    /// Creates a reader for a value in an envelope, of the named type in the fork that the
+    /// envelope's `version` names. The version must precede the value: otherwise the error is
+    /// [`Problem::NoVersion`], and [`version`] finds the version.
     pub fn by_version(preset: Preset, name: &str) -> ToSsz<'static> {
-        // until the version comes, any will do
+        // any schema until the version is read
         let schema = Schema::of(Fork::Phase0, preset);
         ToSsz::to(Target::Named(preset, name.into()), schema, Form::Enveloped)
     }
 
-    /// Leaves so many zeros before the value, for who has to put something there.
+    /// Reserves a number of zero bytes before the value, which the caller overwrites.
     ///
     /// # Errors
     /// Memory is refused.
@@ -184,11 +183,11 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// The next piece of the text, of any size.
+    /// Reads the next piece of the text, of any size.
     ///
     /// # Errors
-    /// Where the text is no value of the type, and why; the same again for all
-    /// that follows.
+    /// The position and the reason if the text is not a value of the type. All later calls return
+    /// the same error.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -202,7 +201,7 @@ impl<'s> ToSsz<'s> {
         while !self.carry.is_empty() {
             let mut joint = std::mem::take(&mut self.carry);
             let carried = joint.len();
-            // a long token is not read again for each few bytes of it
+            // bounded, so that a long token is not scanned again for every few bytes
             let more = piece.len().min(JOINT.max(carried));
             reserve(&mut joint, more).map_err(|problem| self.error(carried, problem))?;
             joint.extend_from_slice(&piece[..more]);
@@ -235,10 +234,10 @@ impl<'s> ToSsz<'s> {
         Ok(())
     }
 
-    /// The SSZ in one piece, once the text has ended.
+    /// Ends the text, and returns the SSZ in one piece.
     ///
     /// # Errors
-    /// The text is no whole value.
+    /// The text is not a complete value.
     pub fn end(self) -> Result<Vec<u8>, Error> {
         let mut parts = self.end_in_parts()?;
         match parts.in_order() {
@@ -247,21 +246,21 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// The SSZ as it lies, once the text has ended: what is long is not moved.
+    /// Ends the text, and returns the SSZ in parts: long ones are not moved.
     ///
     /// # Errors
-    /// As [`end`](Self::end).
+    /// The errors of [`end`](Self::end).
     pub fn end_in_parts(mut self) -> Result<Parts, Error> {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        // a number has no end of its own
+        // a number at the end of the text has no terminator
         if let (true, Expect::Skip(_)) = (self.carry.is_empty(), &self.expect) {
             self.run(b" ")?;
         }
         match self.expect {
             Expect::End if self.carry.is_empty() => {
-                // no offset reaches further, so nothing of that length is a value
+                // offsets have 32 bits, so that no longer value is valid
                 match u32::try_from(self.output.len()) {
                     Ok(_) => Ok(self.output.end()),
                     Err(_) => Err(Error::because(0, "2^32 bytes of SSZ or more")),
@@ -271,42 +270,42 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// The version that the envelope has said so far.
+    /// The version in the envelope, as far as it was read.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// What else it has said of the value so far.
+    /// The flags in the envelope, as far as they were read.
     pub fn flags(&self) -> Flags {
         self.flags
     }
 
-    /// Makes room for so many bytes of SSZ, so that it need not grow.
+    /// Reserves room for a number of bytes of SSZ, so that the buffer need not grow.
     ///
     /// # Errors
-    /// The memory was refused.
+    /// Memory is refused.
     pub fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
         let refused = |problem| Error::new(0, problem);
         self.output.reserve(bytes).map_err(refused)
     }
 
-    /// How many bytes of SSZ there are so far, with the offsets of lists that are open.
+    /// Number of bytes of SSZ so far, including the offsets of open lists.
     pub fn written(&self) -> usize {
         self.output.len() + self.output.offsets()
     }
 
-    /// How many bytes it takes for them.
+    /// Number of bytes of memory that the output occupies.
     pub fn room(&self) -> usize {
         self.output.room()
     }
 
-    /// Reads all whole tokens. How many bytes they are.
+    /// Reads all complete tokens, and returns their length.
     fn run(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut at = 0;
         match self.steps(bytes, &mut at) {
             Ok(()) => Ok(at),
             Err(Stop::Wrong(wrong)) => {
-                // it begins in a piece that was read before
+                // the error is in a piece that was read before
                 self.consumed = self.consumed.saturating_sub(wrong.back as u64);
                 Err(self.error(wrong.at, Problem::Because(wrong.why)))
             }
@@ -386,7 +385,7 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// Reads on, inside of what is open, until there is something to store.
+    /// Reads on within open values until a token must be stored.
     fn inside(&mut self, mut inside: Inside, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
         loop {
             inside = match inside {
@@ -398,7 +397,7 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// After a value: what comes next of what is open.
+    /// Returns the next step after a value.
     fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Inside, Stop> {
         let Some(frame) = self.stack.last_mut() else {
             self.expect = Expect::End;
@@ -431,7 +430,7 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// `at` counts from the beginning of what is being read.
+    /// Creates an error. `at` counts from the beginning of the bytes that are being read.
     #[cold]
     fn error(&self, at: usize, problem: Problem) -> Error {
         let error = Error::new(self.consumed + at as u64, problem);

@@ -1,9 +1,8 @@
-//! The SSZ that grows: offsets come before what they point at, but JSON says
-//! only at a list's end how many there are.
+//! The output buffer of SSZ: offsets precede the values, but JSON has the number of a list's
+//! elements only at its end.
 //!
-//! What is short is put in order at once. Of what is long it is noted where its
-//! parts lie, so that it can be sent from there: moving them takes longer than
-//! decoding them.
+//! Short parts are moved into order at once. Positions of long parts are recorded, so that they can
+//! be sent from there: moving them takes longer than decoding them.
 
 use std::ops::Range;
 
@@ -11,22 +10,22 @@ use super::parts::{Move, Parts};
 use crate::ssz::error::Problem;
 use crate::ssz::schema::OFFSET;
 
-/// From so many bytes on parts stay where they are.
+/// Minimum length of parts that are not moved, in bytes.
 const LONG: usize = 1 << 20;
 
-/// Counted of a buffer before anything is written to it. Bytes.
+/// Minimum number of bytes that are counted for a buffer.
 const FIRST: usize = 64 << 10;
 
-/// What has been read so far.
+/// The SSZ that is written so far.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
-    /// What belongs in another order, each after those inside of it.
+    /// Deferred moves, each after the moves within its parts.
     moves: Vec<Move>,
-    /// Where the elements of open lists begin, those of the innermost last.
+    /// Positions of the elements of open lists, the innermost list last.
     starts: Vec<u32>,
-    /// Which fields of open containers came, and where they begin, those of
-    /// the innermost last.
+    /// Fields of open containers in the order of the input, with their positions, the innermost
+    /// container last.
     arrivals: Vec<(usize, u32)>,
 }
 
@@ -40,14 +39,13 @@ impl Output {
         self.starts.len() * OFFSET
     }
 
-    /// Bytes that all of it takes. Of a buffer that was made for more, what nobody has
-    /// written to takes none.
+    /// Bytes of memory that the output occupies. Unwritten memory of a large buffer occupies none.
     pub(super) fn room(&self) -> usize {
         let written_to = self.bytes.len().saturating_mul(2).max(FIRST);
         self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()
     }
 
-    /// `Ok`: so many more bytes can be added.
+    /// Reserves room for `more` bytes.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), Problem> {
         if self.bytes.capacity() - self.bytes.len() >= more {
             return Ok(());
@@ -57,7 +55,7 @@ impl Output {
             .map_err(|_| Problem::NoMemory(more))
     }
 
-    /// So many zeros are added, and where.
+    /// Appends zeros, and returns their position.
     #[inline(always)]
     pub(super) fn zeros(&mut self, count: usize) -> Result<usize, Problem> {
         let at = self.len();
@@ -66,19 +64,19 @@ impl Output {
         Ok(at)
     }
 
-    /// Where it ends, as an offset.
+    /// Position of the end, as an offset.
     fn position(&self) -> Result<u32, Problem> {
         u32::try_from(self.len())
             .map_err(|_| Problem::Because("2^32 bytes or more have no offsets".into()))
     }
 
-    /// A list of elements of any size begins; to be given back to
+    /// Begins a list of variable-size elements. The result is an argument of
     /// [`end_list`](Self::end_list).
     pub(super) fn begin_list(&self) -> usize {
         self.starts.len()
     }
 
-    /// Its next element begins here.
+    /// Begins the next element at the end.
     #[inline(always)]
     pub(super) fn begin_element(&mut self) -> Result<(), Problem> {
         let position = self.position()?;
@@ -91,7 +89,7 @@ impl Output {
         Ok(())
     }
 
-    /// The list that began at `base` ends here: its offsets belong before it.
+    /// Ends the list that began at `base`, and writes its offsets before it.
     pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), Problem> {
         let offsets = (self.starts.len() - list) * OFFSET;
         let end = self.zeros(offsets)?;
@@ -115,13 +113,13 @@ impl Output {
         Ok(())
     }
 
-    /// A container's fields begin; to be given back to
+    /// Begins the fields of a container. The result is an argument of
     /// [`end_container`](Self::end_container).
     pub(super) fn begin_container(&self) -> usize {
         self.arrivals.len()
     }
 
-    /// A field of any size begins here.
+    /// Begins a variable-size field at the end.
     pub(super) fn begin_field(&mut self, field: usize) -> Result<(), Problem> {
         let position = self.position()?;
         let refused = |_| Problem::NoMemory(size_of::<(usize, u32)>());
@@ -130,9 +128,8 @@ impl Output {
         Ok(())
     }
 
-    /// The container at `base` ends here: its offsets are written, and its
-    /// fields put in the order of the SSZ. `slot` says where in the fixed part
-    /// a field's offset belongs.
+    /// Ends the container at `base`: writes its offsets, and puts its fields into the order of the
+    /// SSZ. `slot` returns the position of a field's offset in the fixed part.
     pub(super) fn end_container(
         &mut self,
         container: usize,
@@ -160,7 +157,7 @@ impl Output {
         Ok(())
     }
 
-    /// These parts, which lie side by side, belong in this order.
+    /// Records the order of parts that are adjacent.
     fn defer(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), Problem> {
         let refused = |_| Problem::NoMemory(size_of::<Move>());
         self.moves.try_reserve(1).map_err(refused)?;
@@ -168,14 +165,14 @@ impl Output {
         Ok(())
     }
 
-    /// All of it.
+    /// Returns the SSZ.
     pub(super) fn end(self) -> Parts {
         Parts::new(self.bytes, self.moves)
     }
 }
 
-/// The same as [`sort`] without moving a byte: where the parts lie, in the order
-/// of the fields, and in `parts` where they will begin.
+/// Like [`sort`], without moving bytes: returns the positions of the parts in the order of the
+/// fields, and replaces the positions in `parts` with the future ones.
 fn sorted(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, Problem> {
     let refused = |_| Problem::NoMemory(size_of_val(parts));
     let mut order = Vec::new();
@@ -197,8 +194,8 @@ fn sorted(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, Probl
     Ok(order.into_iter().map(|(_, lies)| lies).collect())
 }
 
-/// Moves the parts of a container from the order in which they came to that of
-/// its fields: each in its turn to the front of those that are left.
+/// Moves the parts of a container from the order of the input to the order of its fields: each part
+/// in turn to the front of the remaining ones.
 fn sort(bytes: &mut [u8], parts: &mut [(usize, u32)], end: u32) {
     for first in 0..parts.len() {
         let rest = &parts[first..];
@@ -222,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_in_any_order() {
+    fn fields_are_sorted_from_any_order() {
         let orders = [
             [0, 1, 2],
             [0, 2, 1],
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_no_bytes_count_by_their_offsets() {
+    fn empty_elements_are_counted_by_their_offsets() {
         let mut output = Output::default();
         let list = output.begin_list();
         for count in 1..=1000 {
@@ -270,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_inside_lists() {
+    fn offsets_of_nested_lists_are_written() {
         let mut output = Output::default();
         let outer = output.begin_list();
         for inner in [&["ab", "c"][..], &[], &[""]] {

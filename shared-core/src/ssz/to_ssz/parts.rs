@@ -1,16 +1,16 @@
-//! SSZ whose long parts lie where they were read, and the order that they belong in.
+//! SSZ whose long parts are at the positions where they were read, with their order.
 
 use std::ops::Range;
 
-/// Parts that lie side by side, in the order that they belong in.
+/// Adjacent parts, in the order in which they must be.
 #[derive(Clone, Debug)]
 pub(super) struct Move(pub(super) Vec<Range<u32>>);
 
-/// SSZ in one piece of memory, but not in its order.
+/// SSZ in one buffer, in parts that may be out of order.
 #[derive(Debug, Default)]
 pub struct Parts {
     bytes: Vec<u8>,
-    /// Each after those inside of it.
+    /// Deferred moves, each after the moves within its parts.
     moves: Vec<Move>,
 }
 
@@ -26,34 +26,34 @@ impl Parts {
         Self { bytes, moves }
     }
 
-    /// Bytes of SSZ.
+    /// Length of the SSZ in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Whether the SSZ is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether they lie as they belong.
+    /// Whether the parts are in order.
     pub fn is_in_order(&self) -> bool {
         self.moves.is_empty()
     }
 
-    /// All of it as it lies: the fixed part of what was read comes first.
+    /// The whole buffer in its present order: the fixed part of the value comes first.
     pub fn as_it_lies(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// The memory, and where in it the parts lie, in their order.
+    /// Returns the buffer, and the positions of the parts in order.
     pub fn into_pieces(self) -> (Vec<u8>, Vec<Range<usize>>) {
         let whole = 0..self.bytes.len();
         let mut order: Vec<_> = Some(whole)
             .into_iter()
             .filter(|it| !it.is_empty())
             .collect();
-        // from the outermost on: each lies within one of the parts so far
+        // from the outermost move inwards: each is within one of the present parts
         for it in self.moves.iter().rev() {
             let all = it.range();
             let is_around = |part: &Range<usize>| part.start <= all.start && all.end <= part.end;
@@ -71,9 +71,9 @@ impl Parts {
         (self.bytes, order)
     }
 
-    /// The SSZ in one piece, its parts moved to where they belong.
+    /// Moves the parts into order, and returns the SSZ in one piece.
     ///
-    /// `None`: memory for that was refused, and it lies as it did.
+    /// `None`: memory was refused, and the order is unchanged.
     pub fn in_order(&mut self) -> Option<&[u8]> {
         let away = self.moves.iter().map(Move::len_away).max().unwrap_or(0);
         let mut room = Vec::new();
@@ -92,7 +92,7 @@ impl Move {
             .map(|part| part.start as usize..part.end as usize)
     }
 
-    /// All that it moves.
+    /// The range of all parts.
     fn range(&self) -> Range<usize> {
         let begin = self.parts().map(|part| part.start).min().unwrap_or(0);
         let end = self.parts().map(|part| part.end).max().unwrap_or(0);
@@ -103,12 +103,13 @@ impl Move {
         self.parts().max_by_key(Range::len).unwrap_or(0..0)
     }
 
-    /// Bytes of all parts but the longest.
+    /// Length of all parts but the longest, in bytes.
     fn len_away(&self) -> usize {
         self.range().len() - self.longest().len()
     }
 
-    /// Puts all but the longest part away, moves that, and puts the others back.
+    /// Copies all but the longest part to `room`, moves the longest one, and copies the others
+    /// back.
     fn apply(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
         let longest = self.longest();
         room.clear();
@@ -138,10 +139,10 @@ impl Move {
 mod tests {
     use super::{Move, Parts};
 
-    /// Moves inside of moves, empty parts, and all of it.
+    /// Nested moves, empty parts, and moves of the whole buffer.
     #[test]
-    fn pieces_are_the_same_as_bytes() {
-        /// How the bytes lie, what belongs in another order, and what that comes to.
+    fn pieces_equal_the_bytes_in_order() {
+        /// The buffer, its moves, and the SSZ in order.
         type Case = (&'static str, &'static [&'static [(u32, u32)]], &'static str);
         let cases: [Case; 5] = [
             ("", &[], ""),

@@ -1,7 +1,6 @@
-//! A witness that comes as the hex of RLP `[headers, codes, state]`
-//! (`engine_newPayloadWithWitness`), read as it comes. geth from v1.16.4 on and
-//! ethrex write `[headers, codes, state, keys]`: what is in the fourth list has
-//! no place in the SSZ and is not looked at.
+//! Streaming reader of a witness in the hex of RLP `[headers, codes, state]`
+//! (`engine_newPayloadWithWitness`). geth from v1.16.4 on and ethrex write `[headers, codes, state,
+//! keys]`: SSZ has no field for the fourth list, and its content is not validated.
 
 use super::hex::{Hex, Place, Stop};
 use super::output::Output;
@@ -10,38 +9,37 @@ use crate::ssz::error::Problem;
 use crate::ssz::rlp::{prefix, MAX_PREFIX};
 use crate::ssz::schema::{Container, Kind, Schema, Type};
 
-/// So many digits are decoded at a time.
+/// Number of hex digits that are decoded at a time.
 const BLOCK: usize = 1 << 15;
 
-/// The fields in the order of the RLP, and whether their elements are lists,
-/// which keep their prefixes.
+/// Lists in the order of the RLP, and whether their elements are lists, which keep their prefixes.
 const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
 
 /// A witness that is being read.
 #[derive(Debug)]
 pub(super) struct Witness<'s> {
     container: &'s Container,
-    /// Of the fields, in the order of the RLP.
+    /// Fields in the order of the RLP.
     parts: [Part; 3],
     hex: Hex,
     decoded: Output,
     base: usize,
     fields: usize,
     state: State,
-    /// So many bytes of RLP have come.
+    /// Number of bytes of RLP that were read.
     taken: u64,
-    /// A prefix that is not whole yet.
+    /// The beginning of an incomplete prefix.
     prefix: Vec<u8>,
-    /// Where in the RLP it begins.
+    /// Position of the prefix in the RLP.
     item: u64,
-    /// What is left of the whole, once its prefix has come.
+    /// Remaining length of the outer list, after its prefix was read.
     left: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Part {
     field: usize,
-    /// So many elements, each of so many bytes, are allowed.
+    /// Maximum number of elements.
     most: u64,
     most_bytes: u64,
     is_list: bool,
@@ -49,31 +47,30 @@ struct Part {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The prefix of the whole is to come.
+    /// The prefix of the outer list is next.
     Whole,
-    /// Of the part.
+    /// The prefix of a part is next.
     Part(usize),
-    /// Of an element of the part, of which so much is left.
+    /// The prefix of an element is next, in the given part.
     Element(Open),
-    /// More of an element, so much of it.
+    /// The rest of an element is next, of the given length.
     Inside(Open, u64),
-    /// More of what is not looked at, so much of it.
+    /// The rest of a skipped item is next, of the given length.
     Skip(u64),
     Done,
 }
 
-/// Where RLP stands in the text.
+/// Position of RLP in the text.
 #[derive(Clone, Copy)]
 struct Digits {
-    /// Where the digits of the bytes that have come end.
+    /// End of the digits that were read.
     end: usize,
-    /// So many have come.
+    /// Number of bytes that were read.
     count: u64,
 }
 
 impl Digits {
-    /// Something is wrong with the RLP at its byte `byte`, whose digits may have
-    /// come in a piece before.
+    /// Creates an error at byte `byte` of the RLP, whose digits may have been in an earlier piece.
     fn wrong(self, byte: u64, why: impl Into<String>) -> Stop {
         let back = usize::try_from(2 * (self.count - byte)).unwrap_or(usize::MAX);
         let mut wrong = Wrong::new(self.end.saturating_sub(back), why);
@@ -87,14 +84,14 @@ impl Digits {
 struct Open {
     part: usize,
     left: u64,
-    /// Of [`Output::begin_list`].
+    /// The value returned by [`Output::begin_list`].
     list: usize,
     base: usize,
     count: u64,
 }
 
 impl<'s> Witness<'s> {
-    /// A witness of a type that has its three fields begins.
+    /// Creates a reader for a witness of a type with the three fields.
     pub(super) fn new(
         schema: &Schema,
         ty: &Type,
@@ -135,7 +132,8 @@ impl<'s> Witness<'s> {
         })
     }
 
-    /// Reads on from `at`. How far it came, and whether the string ended there.
+    /// Continues to read at `at`. Returns the end of the input that was read, and whether the
+    /// string ended.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],
@@ -197,7 +195,7 @@ impl<'s> Witness<'s> {
             }
             let (first, rest) = bytes.split_at(1);
             self.prefix.extend_from_slice(first);
-            // it stays if it is the item itself, or what tells whether it is
+            // the byte may be the item itself, or be read only to detect that
             let read = prefix(&self.prefix).map_err(|why| at.wrong(self.item, why))?;
             let Some(item) = read else {
                 bytes = rest;
@@ -211,7 +209,7 @@ impl<'s> Witness<'s> {
                     bytes = rest;
                     self.taken += 1;
                 }
-                // one byte of what follows was looked at
+                // one byte after the prefix was read
                 _ => debug_assert_eq!(ahead, 1),
             }
             self.close(at, output)?;
@@ -220,7 +218,7 @@ impl<'s> Witness<'s> {
         Ok(())
     }
 
-    /// An item begins.
+    /// Begins an item.
     fn begin(
         &mut self,
         item: crate::ssz::rlp::Prefix,
@@ -288,13 +286,13 @@ impl<'s> Witness<'s> {
             }
             State::Done => return wrong("more after the RLP".into()),
             State::Whole | State::Part(_) => return wrong("a list should be here".into()),
-            // only items begin
+            // no item begins in these states
             State::Inside(..) | State::Skip(_) => {}
         }
         Ok(())
     }
 
-    /// Closes what has nothing left.
+    /// Closes parts that have no bytes left.
     fn close(&mut self, at: Digits, output: &mut Output) -> Result<(), Stop> {
         if let State::Element(Open {
             part,

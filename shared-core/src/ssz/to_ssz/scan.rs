@@ -1,11 +1,11 @@
-//! Tokens of JSON (RFC 8259), of which a piece of the input may hold only a
-//! part: `Ok(None)` then.
+//! Scanner of JSON tokens (RFC 8259). The functions return `Ok(None)` if a piece of the input
+//! contains only a part of a token.
 
-/// What is wrong with a token, and how far from its beginning.
+/// An error in a token, and its position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) at: usize,
-    /// How far before the beginning of what is being read it is.
+    /// Number of bytes by which the error precedes the bytes that are being read.
     pub(super) back: usize,
     pub(super) why: String,
 }
@@ -20,7 +20,7 @@ impl Wrong {
     }
 }
 
-/// Where the white space that begins at `at` ends.
+/// Returns the end of the white space at `at`.
 #[inline(always)]
 pub(super) fn skip_white(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at) {
@@ -30,7 +30,7 @@ pub(super) fn skip_white(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// Eight spaces.
+/// A word of eight spaces.
 const SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
 
 fn skip_much_white(bytes: &[u8], mut at: usize) -> usize {
@@ -48,8 +48,8 @@ fn skip_much_white(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// A string of decimal digits that fits 64 bits (beacon-APIs, `Uint64`: no
-/// sign, no leading zero). The number, and the bytes of the token.
+/// Reads a string of decimal digits that fits 64 bits (beacon-APIs, `Uint64`: no sign, no leading
+/// zero). Returns the number and the length of the token.
 #[inline(always)]
 pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
     match quoted_usual_u64(bytes) {
@@ -58,8 +58,7 @@ pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
     }
 }
 
-/// The same for a token that is all there, with some bytes after it. `None`: it
-/// is to be looked at more closely.
+/// Reads a complete token with some bytes after it. Returns `None` if the slow path must read it.
 #[inline(always)]
 fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     let inner = bytes.strip_prefix(b"\"")?;
@@ -67,8 +66,8 @@ fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     (inner.get(count) == Some(&b'"')).then_some((value, count + 2))
 }
 
-/// The digits of a number that fits 64 bits, with some bytes after them, and how
-/// many they are. `None`: there are none, or one is to look at them more closely.
+/// Reads the digits of a 64-bit number, with some bytes after them. Returns the number and the
+/// count of digits, or `None` if there are none or if the slow path must read them.
 #[inline(always)]
 pub(super) fn usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -83,17 +82,17 @@ pub(super) fn usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
         count += more;
         if more == 8 {
             let (third, more) = leading_digits(word(16)?);
-            // 20 digits may be too many
+            // 20 digits may exceed 64 bits
             let high = value.checked_mul(*POWERS.get(more).filter(|_| more <= 4)?)?;
             value = high.checked_add(third)?;
             count += more;
         }
     }
-    // a value of one digit may be zero
+    // zero is the only number with a leading zero
     (count == 1 || bytes[0] != b'0').then_some((value, count))
 }
 
-/// Of ten.
+/// Powers of ten.
 const POWERS: [u64; 9] = [
     1,
     10,
@@ -106,19 +105,18 @@ const POWERS: [u64; 9] = [
     100_000_000,
 ];
 
-/// The number that the leading digits of eight bytes are, and how many they
-/// are.
+/// Returns the number in the leading digits of eight bytes, and the count of digits.
 #[inline(always)]
 fn leading_digits(word: u64) -> (u64, usize) {
     let digits = word ^ 0x3030_3030_3030_3030;
-    // above nine: the highest bit of each byte. No carry crosses a byte below
-    // the first that isn't a digit.
+    // bytes above nine: their highest bit is set. No carry crosses a byte below the first one that
+    // is no digit.
     let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
     let count = (others.trailing_zeros() / 8) as usize;
     if count == 0 {
         return (0, 0);
     }
-    // the first digit is the highest place, with zeros before it
+    // the first digit has the highest place value, with zeros before it
     let digits = digits << (64 - 8 * count);
     let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
@@ -140,7 +138,7 @@ fn quoted_long_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
     Ok(Some((value, digits.len() + 2)))
 }
 
-/// The same for 256 bits, little-endian.
+/// Reads a string of decimal digits that fits 256 bits. The number is little-endian.
 pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Wrong> {
     let Some(digits) = quoted_digits(bytes, 78)? else {
         return Ok(None);
@@ -164,8 +162,8 @@ pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Wro
     Ok(Some((value, digits.len() + 2)))
 }
 
-/// A quantity of JSON-RPC that fits 256 bits, little-endian: `0x` and hex without zeros
-/// before it.
+/// Parses a quantity of JSON-RPC that fits 256 bits: `0x` and hex without leading zeros. The number
+/// is little-endian.
 pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
     let digits = text.strip_prefix("0x").ok_or("no 0x before a quantity")?;
     if digits.len() > 1 && digits.starts_with('0') {
@@ -183,7 +181,7 @@ pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
     Ok(value)
 }
 
-/// The digits of a string that holds nothing else, `most` at most.
+/// Returns the digits of a string that consists of at most `most` digits.
 fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, Wrong> {
     match bytes.first() {
         None => return Ok(None),
@@ -209,7 +207,7 @@ fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, Wrong> {
     }
 }
 
-/// What stands where a string should.
+/// Describes a token where a string is required.
 pub(super) fn not_a_string(first: u8) -> String {
     format!("{}, not a string", what_begins_with(first))
 }
@@ -226,8 +224,8 @@ pub(super) fn what_begins_with(first: u8) -> &'static str {
     }
 }
 
-/// Where the string that begins here ends, after its closing quote, and
-/// whether it has escapes.
+/// Returns the end of the string at the beginning of `bytes`, after its closing quote, and whether
+/// it contains escapes.
 pub(super) fn string(bytes: &[u8]) -> Option<(usize, bool)> {
     let mut at = 1;
     let mut escapes = false;
@@ -247,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn decimal_strings_of_64_and_256_bits_are_read() {
         for n in [
             0,
             1,
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities() {
+    fn quantities_are_read_without_leading_zeros() {
         for n in [0, 1, 15, 16, 0xabcd, u128::MAX] {
             let mut wide = [0; 32];
             wide[..16].copy_from_slice(&n.to_le_bytes());
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_decimal_strings_are_rejected() {
         let all = [
             "1",
             "null",
@@ -350,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn each_count_of_digits() {
+    fn non_digits_are_detected_after_any_count_of_digits() {
         for count in 1..=7 {
             for next in 0..=255_u8 {
                 if next.is_ascii_digit() {
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space() {
+    fn white_space_is_skipped_in_any_length() {
         for run in 0..30 {
             let text = format!("x\n{}\t\r\ny", " ".repeat(run));
             assert_eq!(skip_white(text.as_bytes(), 1), run + 5);

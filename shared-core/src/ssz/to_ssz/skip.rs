@@ -1,37 +1,37 @@
-//! A value that no field wants: it must be JSON, and that is all.
+//! Reader of a value that belongs to no field. It must be valid JSON, and is discarded.
 
 use super::scan::{what_begins_with, Wrong};
 
-/// More arrays and objects inside each other are refused, as many parsers do.
+/// Maximum nesting depth of arrays and objects, as in many parsers.
 const MAX_DEPTH: usize = 128;
 
-/// How far a value has been read.
+/// The state of a value that is being skipped.
 #[derive(Debug, Default)]
 pub(super) struct Skip {
-    /// What is open, and whether it is an object.
+    /// Open arrays and objects, innermost last; true for an object.
     open: Vec<bool>,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// A value is to come; or, if so, the end of what was just opened.
+    /// A value is next.
     #[default]
     Value,
     FirstElement,
     FirstKey,
     Key,
     Colon,
-    /// After a value.
+    /// A comma or a closing bracket is next.
     Next,
-    /// Inside a string; a key, if so.
+    /// Inside a string; true for a key.
     InString(bool),
     /// Inside a number.
     InNumber(Number),
     Done,
 }
 
-/// RFC 8259, 6.
+/// State of a number (RFC 8259, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -45,7 +45,7 @@ enum Number {
 }
 
 impl Skip {
-    /// The rest of a string, of whose characters none is cut.
+    /// Creates a reader for the rest of a string, which begins between two characters.
     pub(super) fn in_string() -> Self {
         Self {
             open: Vec::new(),
@@ -53,8 +53,8 @@ impl Skip {
         }
     }
 
-    /// Reads on from `at`. How far it came, and whether the value ended there;
-    /// what is left is the beginning of a token.
+    /// Continues to read at `at`. Returns the end of the input that was read, and whether the value
+    /// ended. The rest of the input is the beginning of a token.
     pub(super) fn read(&mut self, bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
         loop {
             let before = at;
@@ -136,7 +136,7 @@ impl Skip {
         };
     }
 
-    /// A value begins at `at`.
+    /// Begins a value at `at`.
     fn begin(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, Wrong> {
         let rest = &bytes[at..];
         let literal: &[u8] = match rest[0] {
@@ -184,7 +184,8 @@ impl Skip {
     }
 }
 
-/// Goes on inside a string. How far it came, and whether it ended there.
+/// Continues within a string. Returns the end of the input that was read, and whether the string
+/// ended.
 fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
     loop {
         let rest = &bytes[at..];
@@ -214,7 +215,7 @@ fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
     }
 }
 
-/// The UTF-16 unit that an escape stands for, and its length.
+/// Returns the UTF-16 unit of an escape, and its length.
 pub(super) fn escaped(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str> {
     let unit = match bytes.get(1) {
         None => return Ok(None),

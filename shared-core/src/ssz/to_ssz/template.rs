@@ -1,4 +1,4 @@
-//! Containers that are all there, and written as most write them.
+//! Reader of complete containers in the usual notation.
 
 use super::hex;
 use super::output::Output;
@@ -7,9 +7,9 @@ use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
 use crate::ssz::schema::{Leaf, Step, Template, OFFSET};
 
-/// How long the JSON is of a value at the beginning of `json`, which belongs at
-/// `place` if its type has a size. `None`: it is to be looked at more closely,
-/// and nothing was added.
+/// Reads the value at the beginning of `json` into `place` if its type has a fixed size, and
+/// appends it otherwise. Returns the length of its JSON, or `None` if the slow path must read it;
+/// nothing is appended then.
 #[inline(never)]
 pub(super) fn read(
     template: &Template,
@@ -17,7 +17,7 @@ pub(super) fn read(
     place: Option<usize>,
     output: &mut Output,
 ) -> Result<Option<usize>, Problem> {
-    // most of what doesn't fit doesn't from its beginning
+    // most mismatches are at the beginning
     if !template
         .steps
         .first()
@@ -100,8 +100,8 @@ fn leaf(
     })
 }
 
-/// The field whose offset belongs at `place` begins at the end, which is returned.
-/// Where an offset can't reach, the whole is refused at its end.
+/// Begins the field whose offset is at `place` at the end of the output, and returns that position.
+/// An offset that exceeds 32 bits is rejected at the end of the input.
 #[inline(always)]
 fn offset(base: usize, place: usize, output: &mut Output) -> usize {
     let begin = output.len();

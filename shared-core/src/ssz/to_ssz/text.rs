@@ -1,4 +1,4 @@
-//! Strings and names that are all there.
+//! Complete strings and names.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ pub(super) enum Name<'t> {
         name: Cow<'t, str>,
         end: usize,
     },
-    /// The object ends instead.
+    /// The end of the object instead of a name.
     End,
     Part,
 }
 
-/// A name, if it is a field's.
+/// The result of matching a name with the fields of a container.
 pub(super) enum Found {
-    /// ... and where its value may begin.
+    /// The index of the field, and the position after the colon.
     Field(usize, usize),
     Unknown(usize),
     End,
@@ -42,7 +42,7 @@ pub(super) fn find_field(
     })
 }
 
-/// The name at `at`.
+/// Reads the name at `at`.
 pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<Name<'_>, Wrong> {
     let rest = &bytes[at..];
     match rest.first() {
@@ -65,7 +65,7 @@ pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<Name<'_>, Wr
     }
 }
 
-/// A string that is all there, and how long its token is.
+/// Reads a complete string. Returns it with the length of its token.
 pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, Wrong> {
     match bytes.first() {
         None => return Ok(None),
@@ -77,7 +77,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, Wrong>
     };
     let token = &bytes[..len];
     if !escapes {
-        // none of the control characters may be in it
+        // control characters are not allowed
         let inner = &token[1..len - 1];
         if inner.iter().all(|byte| *byte >= b' ') {
             if let Ok(text) = std::str::from_utf8(inner) {
@@ -91,19 +91,17 @@ pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, Wrong>
     }
 }
 
-/// How long the token of a string is.
+/// The length of a string's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     Whole(usize),
-    /// What was read of it; the rest is still to come.
+    /// The length that was read; the rest of the token follows.
     Cut(usize),
 }
 
-/// A string of which only so many bytes are wanted: the whole of it, or its
-/// beginning, with so many bytes or more.
+/// Reads a string up to a number of bytes: the whole string, or a prefix of at least `most` bytes.
 pub(super) fn beginning(bytes: &[u8], most: u64) -> Result<Option<(Cow<'_, str>, Length)>, Wrong> {
-    // a byte of text is an escape of six at the most, and a pair of them stands
-    // for four
+    // one byte of text has at most six bytes of escapes; a surrogate pair has twelve for four bytes
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let longest = most.saturating_mul(6).saturating_add(16);
     let looked_at = &bytes[..bytes.len().min(longest)];

@@ -1,4 +1,4 @@
-//! Reading values.
+//! Reader of values.
 
 use super::frame::{Elements, Fields, Frame, Places, Union, NONE};
 use super::hex::{self, Hex, Place, Stop};
@@ -11,16 +11,16 @@ use crate::ssz::error::Problem;
 use crate::ssz::rlp::encode_header;
 use crate::ssz::schema::{Container, Json, Kind, Limit, Type, TypeId, OFFSET};
 
-/// How far a value has been read.
+/// The progress of a value.
 pub(super) enum Read {
     Whole,
-    /// Its elements or fields are to come.
+    /// The value was opened; its elements or fields follow.
     Opened(Inside),
     Part,
 }
 
 impl<'s> ToSsz<'s> {
-    /// A value of the type begins at `at`; one of its size belongs at `place`.
+    /// Reads a value of the type at `at`. A fixed-size value is written to `place`.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
@@ -73,7 +73,7 @@ impl<'s> ToSsz<'s> {
         self.taken(ty, place, len, at)
     }
 
-    /// A token of so many bytes was read; `None`: only a part of it is there.
+    /// Advances by a token of the given length; `None` if the token is incomplete.
     #[inline(always)]
     fn taken(
         &mut self,
@@ -293,7 +293,7 @@ impl<'s> ToSsz<'s> {
         self.taken(ty, place, len, at)
     }
 
-    /// [`value`](Self::value), where it need not be fast.
+    /// Calls [`value`](Self::value) without inlining, where speed does not matter.
     #[inline(never)]
     fn other_or_not(
         &mut self,
@@ -362,7 +362,7 @@ impl<'s> ToSsz<'s> {
         Ok(Read::Opened(Inside::Element(true)))
     }
 
-    /// A string of bytes that is cut, or wrong, or has escapes.
+    /// Reads a string of bytes that is incomplete, invalid, or has escapes.
     fn hex(
         &mut self,
         ty: &'s Type,
@@ -370,7 +370,7 @@ impl<'s> ToSsz<'s> {
         bytes: &[u8],
         at: &mut usize,
     ) -> Result<Read, Stop> {
-        // white space may still come
+        // white space may follow
         if *at == bytes.len() {
             return self.taken(ty, place, None, at);
         }
@@ -399,7 +399,7 @@ impl<'s> ToSsz<'s> {
         Ok(Read::Part)
     }
 
-    /// A header that is an object, which must be there as a whole.
+    /// Reads a header that is an object, which must be complete.
     fn header(
         &mut self,
         ty: &'s Type,
@@ -424,8 +424,8 @@ impl<'s> ToSsz<'s> {
         Ok(Read::Whole)
     }
 
-    /// A string of bytes has ended: it must be a value of its type. If not, its
-    /// closing quote is where that is told: it may have begun in another piece.
+    /// Validates a string of bytes at its end. Errors are reported at its closing quote, because it
+    /// may have begun in another piece.
     pub(super) fn end_hex(&self, ty: &Type, hex: Hex, end: usize) -> Result<(), Stop> {
         let count = hex.count() as usize;
         let wrong = |why: String| Err(Wrong::new(end - 1, why).into());

@@ -1,4 +1,4 @@
-//! What is around values: their envelopes, and unions.
+//! Readers of envelopes and unions.
 
 use super::envelope::{Envelope, Form, Member};
 use super::frame::Frame;
@@ -9,9 +9,8 @@ use super::{Expect, Got, Skip, Target, ToSsz};
 use crate::ssz::error::Problem;
 use crate::ssz::schema::{Container, Fork, Kind, Schema, Type};
 
-/// Whether the field that a text begins with is no field, but an envelope's
-/// member of the same name: an `Attestation` has `data`, too. `None`: what
-/// follows is not there yet.
+/// Returns whether the first name of a text is not the field of that name, but an envelope's
+/// member: an `Attestation` has `data`, too. `None`: the following input is not available yet.
 fn is_members_name(
     schema: &Schema,
     container: &Container,
@@ -22,13 +21,13 @@ fn is_members_name(
     let field = &container.fields[field];
     let at = skip_white(bytes, end);
     match &*field.json_name {
-        // a fork's name, where a number should be
+        // the name of a fork instead of a number
         "version" => match text(&bytes[at..]) {
             Ok(Some((version, _))) => Some(version.parse::<Fork>().is_ok()),
             Ok(None) => None,
             Err(_) => Some(false),
         },
-        // what is in it begins as the whole does
+        // the content begins as the whole value does
         "data" => {
             if *bytes.get(at)? != b'{' {
                 return Some(false);
@@ -51,7 +50,7 @@ fn is_members_name(
 }
 
 impl<'s> ToSsz<'s> {
-    /// The whole value begins at `at`.
+    /// Starts the whole value at `at`.
     pub(super) fn start(&mut self, form: Form, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
         let Some(first) = bytes.get(*at) else {
             return Ok(Got::Part);
@@ -94,7 +93,7 @@ impl<'s> ToSsz<'s> {
         Ok(Got::All)
     }
 
-    /// What the value is to be.
+    /// Returns the type of the value.
     fn target_type(&mut self, at: usize) -> Result<&'s Type, Stop> {
         let (preset, name) = match &self.target {
             Target::Type(ty) => return Ok(self.schema.get(*ty)),
@@ -113,7 +112,7 @@ impl<'s> ToSsz<'s> {
         Ok(self.schema.get(ty))
     }
 
-    /// The whole value is to come.
+    /// Expects the whole value next.
     fn begin_whole(&mut self, ty: &'s Type) -> Result<(), Stop> {
         let place = match ty.size {
             Some(size) => self.output.zeros(size)?,
@@ -123,7 +122,7 @@ impl<'s> ToSsz<'s> {
         Ok(())
     }
 
-    /// A member of a union or an envelope.
+    /// Reads a member of a union or an envelope.
     pub(super) fn other_names(
         &mut self,
         bytes: &[u8],
@@ -155,7 +154,7 @@ impl<'s> ToSsz<'s> {
                     None => false,
                 };
                 let member = envelope.member(name.as_bytes(), *at)?;
-                // some write it beside a result
+                // some nodes write a null error next to a result
                 if member == Member::Error && !is_null {
                     return Err(Problem::Error.into());
                 }
@@ -243,7 +242,7 @@ impl<'s> ToSsz<'s> {
         Ok(Got::All)
     }
 
-    /// The version that an envelope says.
+    /// Reads the version in an envelope.
     pub(super) fn read_version(&mut self, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
         let start = skip_white(bytes, *at);
         match text(&bytes[start..]).map_err(|wrong| after(start, wrong))? {
