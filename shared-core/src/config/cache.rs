@@ -251,16 +251,16 @@ impl CacheDirectives {
             [word, names @ ..] => (*word, names),
         };
         let means = Means::named(word).ok_or_else(|| invalid(word, MEANINGS))?;
-        let mut said = self.credentials.as_deref().cloned().unwrap_or_default();
+        let mut credentials = self.credentials.as_deref().cloned().unwrap_or_default();
         if names.is_empty() {
-            let usual = said.say_of_usual(means);
+            let usual = credentials.say_of_usual(means);
             usual.map_err(|_| DirectiveError::Duplicate)?;
         }
         for name in names {
-            let said = said.say(name, means);
-            said.map_err(|error| invalid(name, error.to_string()))?;
+            let added = credentials.say(name, means);
+            added.map_err(|error| invalid(name, error.to_string()))?;
         }
-        self.credentials = Some(Arc::new(said));
+        self.credentials = Some(Arc::new(credentials));
         Ok(())
     }
 
@@ -448,9 +448,9 @@ mod tests {
                 &[],
             ),
         ] {
-            let said = directives(lines);
+            let directives = directives(lines);
             assert_eq!(
-                meaning(&said),
+                meaning(&directives),
                 (
                     bypass.to_vec(),
                     keyed.iter().map(|it| (*it).to_owned()).collect()
@@ -461,8 +461,8 @@ mod tests {
 
     #[test]
     fn invalid_credentials_are_rejected_and_change_nothing() {
-        let mut said = directives(&["cache_credentials key Cookie"]);
-        let before = meaning(&said);
+        let mut directives = directives(&["cache_credentials key Cookie"]);
+        let before = meaning(&directives);
         for (line, error) in [
             (
                 "cache_credentials",
@@ -490,10 +490,10 @@ mod tests {
                 "\"COOKIE\": it must be a field of which",
             ),
         ] {
-            let said = set(&mut said, line).unwrap_err();
-            assert!(said.contains(error), "{line}: {said}");
+            let message = set(&mut directives, line).unwrap_err();
+            assert!(message.contains(error), "{line}: {message}");
         }
-        assert_eq!(meaning(&said), before);
+        assert_eq!(meaning(&directives), before);
     }
 
     /// Returns class and lifetime of the result `1` of a call with the params `[{}, "0x5"]`.
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn method_rules_add_replace_and_remove_methods() {
-        let said = directives(&[
+        let outer = directives(&[
             "cache_method acme_a block=p[1]",
             "cache_method acme_b class=tip",
             "cache_method acme_c class=immutable",
@@ -530,15 +530,15 @@ mod tests {
             ("eth_getCode", Some((Class::Config, 60_000))),
             ("eth_getTransactionCount", Some((Class::Unfinalized, 2_000))),
         ] {
-            assert_eq!(kept(&said, method), expected, "{method}");
+            assert_eq!(kept(&outer, method), expected, "{method}");
         }
         // methods of a block replace the methods of the blocks around it
         let mut inner = directives(&["cache_valid unfinalized 3s"]);
-        inner.inherit(&said);
+        inner.inherit(&outer);
         assert_eq!(kept(&inner, "acme_a"), Some((Class::Unfinalized, 3_000)));
         assert_eq!(kept(&inner, "eth_getBalance"), None);
         let mut inner = directives(&["cache_method acme_b block=p[1]"]);
-        inner.inherit(&said);
+        inner.inherit(&outer);
         assert_eq!(kept(&inner, "acme_b"), Some((Class::Unfinalized, 2_000)));
         assert_eq!(kept(&inner, "acme_c"), None);
         assert_eq!(
@@ -549,22 +549,23 @@ mod tests {
 
     #[test]
     fn unknown_method_is_set_with_a_warning() {
-        let mut said = directives(&["cache_method acme_a block=p[1]", "cache_valid acme_a 1s"]);
-        assert_eq!(said.warning.take(), None);
-        set(&mut said, "cache_valid acme_b 1s").unwrap();
-        let warning = said.warning.take().unwrap();
+        let mut directives =
+            directives(&["cache_method acme_a block=p[1]", "cache_valid acme_a 1s"]);
+        assert_eq!(directives.warning.take(), None);
+        set(&mut directives, "cache_valid acme_b 1s").unwrap();
+        let warning = directives.warning.take().unwrap();
         assert!(warning.starts_with("names the unknown method \"acme_b\"; its responses"));
-        set(&mut said, "cache_valid eth_coinbase 1s").unwrap();
-        let warning = said.warning.take().unwrap();
+        set(&mut directives, "cache_valid eth_coinbase 1s").unwrap();
+        let warning = directives.warning.take().unwrap();
         assert!(warning.contains("a method without a caching rule"));
-        set(&mut said, "cache_method eth_getBalanse block=p[1]").unwrap();
-        let warning = said.warning.take().unwrap();
+        set(&mut directives, "cache_method eth_getBalanse block=p[1]").unwrap();
+        let warning = directives.warning.take().unwrap();
         assert!(warning.ends_with("did you mean \"eth_getBalance\"?"));
     }
 
     #[test]
     fn invalid_method_rule_is_rejected_with_the_allowed_values() {
-        let mut said = directives(&["cache_method acme_a class=tip"]);
+        let mut directives = directives(&["cache_method acme_a class=tip"]);
         for (line, error) in [
             ("cache_method", "takes two or three values"),
             ("cache_method acme_b", "takes two or three values"),
@@ -581,10 +582,10 @@ mod tests {
             ),
             ("cache_method acme_b class=tip block=p[0]", "\"block=p[0]\": it must be left out"),
         ] {
-            let said = set(&mut said, line).unwrap_err();
-            assert!(said.contains(error), "{line}: {said}");
+            let message = set(&mut directives, line).unwrap_err();
+            assert!(message.contains(error), "{line}: {message}");
         }
-        assert_eq!(kept(&said, "acme_b"), None);
+        assert_eq!(kept(&directives, "acme_b"), None);
     }
 
     #[test]

@@ -97,8 +97,12 @@ impl Follow {
         })
     }
 
-    /// Parses `URL [interval=TIME] [finality=tag|depth:N] [api=execution|beacon] [header=NAME:VALUE
-    /// ...] [ca=FILE] [namespace=NAME]`, and returns the head source and the namespace.
+    /// Parses the words of the directive, and returns the head source and the namespace:
+    ///
+    /// ```text
+    /// URL [interval=TIME] [finality=tag|depth:N] [api=execution|beacon]
+    /// [header=NAME:VALUE ...] [ca=FILE] [namespace=NAME]
+    /// ```
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values.

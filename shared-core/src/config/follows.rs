@@ -298,13 +298,13 @@ mod tests {
             "http://a/secret interval=2s header=A:secret",
         ] {
             let other = place_at(&[other], "f:2");
-            let said = error(&other, Named::Always(b"main")).to_string();
+            let message = error(&other, Named::Always(b"main")).to_string();
             let expected = format!(
                 "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
                  (f:1)",
                 other[0].follow.place()
             );
-            assert!(said.starts_with(&expected), "{said}");
+            assert!(message.starts_with(&expected), "{message}");
         }
     }
 
@@ -377,8 +377,8 @@ mod tests {
                 "the head of \"a\" has two names",
             ),
         ] {
-            let said = from_json(json.as_bytes()).unwrap_err();
-            assert!(said.starts_with(error), "{said}");
+            let message = from_json(json.as_bytes()).unwrap_err();
+            assert!(message.starts_with(error), "{message}");
         }
     }
 }

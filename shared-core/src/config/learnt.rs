@@ -317,23 +317,23 @@ mod tests {
         let name = |number: u64| number.to_string().into_bytes();
         assert!(learnt.question(b"real", PRESET, 0).is_some());
         assert!(learnt.learn(b"real", Question::Spec, GNOSIS, 0));
-        let mut asked = 0;
+        let mut probes = 0;
         for number in 0..100 * MOST as u64 {
             let now = PACE + number * PACE / 10;
-            asked += u64::from(learnt.question(&name(number), PRESET, now).is_some());
+            probes += u64::from(learnt.question(&name(number), PRESET, now).is_some());
             assert_eq!(learnt.of(b"real").preset, Some(Preset::Gnosis));
         }
-        assert_eq!(asked, 10 * MOST as u64);
+        assert_eq!(probes, 10 * MOST as u64);
         assert!(learnt.0.lock().unwrap().nodes.len() <= MOST);
         // known nodes that were used recently are not replaced
         let learnt = Learnt::default();
         for number in 0..=MOST as u64 {
             let now = number * PACE;
-            let is_asked = learnt.question(&name(number), PRESET, now).is_some();
-            assert_eq!(is_asked, number < MOST as u64);
+            let is_probed = learnt.question(&name(number), PRESET, now).is_some();
+            assert_eq!(is_probed, number < MOST as u64);
             assert_eq!(
                 learnt.learn(&name(number), Question::Spec, GNOSIS, now),
-                is_asked
+                is_probed
             );
         }
         assert!(learnt.question(b"late", PRESET, FRESH).is_some());

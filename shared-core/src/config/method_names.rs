@@ -86,7 +86,7 @@ fn matches(pattern: &str, case: Case) -> bool {
 mod tests {
     use super::{warning, Case};
 
-    fn said(pattern: &str, case: Case) -> Option<String> {
+    fn warning_for(pattern: &str, case: Case) -> Option<String> {
         warning(&[pattern.as_bytes()], case, |_| false)
     }
 
@@ -108,7 +108,7 @@ mod tests {
             "web3_clientVersion",
             "anvil_setBalance",
         ] {
-            assert_eq!(said(pattern, Case::Exact), None, "{pattern}");
+            assert_eq!(warning_for(pattern, Case::Exact), None, "{pattern}");
         }
     }
 
@@ -131,25 +131,25 @@ mod tests {
             ("DEBUG_*", "debug_*"),
             ("eth_getTranscation*", "eth_getTransaction*"),
         ] {
-            let said = said(pattern, Case::Exact).unwrap_or_default();
+            let message = warning_for(pattern, Case::Exact).unwrap_or_default();
             let expected = format!("\"{pattern}\"; did you mean \"{meant}\"?");
-            assert!(said.ends_with(&expected), "{pattern}: {said}");
+            assert!(message.ends_with(&expected), "{pattern}: {message}");
         }
     }
 
     #[test]
     fn distant_names_are_reported_without_a_suggestion() {
         for pattern in ["acme_priceOracle", "mychain_*"] {
-            let said = said(pattern, Case::Any).unwrap();
-            assert!(said.ends_with(&format!("\"{pattern}\"")), "{said}");
+            let message = warning_for(pattern, Case::Any).unwrap();
+            assert!(message.ends_with(&format!("\"{pattern}\"")), "{message}");
         }
     }
 
     #[test]
     fn case_is_ignored_only_by_case_insensitive_settings() {
         for pattern in ["ETH_CALL", "Debug_*"] {
-            assert_eq!(said(pattern, Case::Any), None, "{pattern}");
-            assert!(said(pattern, Case::Exact).is_some(), "{pattern}");
+            assert_eq!(warning_for(pattern, Case::Any), None, "{pattern}");
+            assert!(warning_for(pattern, Case::Exact).is_some(), "{pattern}");
         }
     }
 
@@ -161,9 +161,9 @@ mod tests {
             b"eth_call",
             b"debug-*",
         ];
-        let said = warning(&patterns, Case::Any, |name| name == b"acme_x").unwrap();
+        let message = warning(&patterns, Case::Any, |name| name == b"acme_x").unwrap();
         assert_eq!(
-            said,
+            message,
             "names the unknown method \"eth_sendRawTransacton\"; did you mean \
              \"eth_sendRawTransaction\"?; matches no known method with \"debug-*\"; did you mean \
              \"debug_*\"?"

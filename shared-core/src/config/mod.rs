@@ -60,7 +60,7 @@ pub enum UpstreamEncoding {
     Pass,
 }
 
-/// Buffers of one stream. A client that fills them all delays the node.
+/// Buffers of one stream. The node is delayed while a client leaves all of them unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Maximum number of buffers.

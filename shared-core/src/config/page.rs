@@ -27,11 +27,11 @@ impl Setting {
         let name = self.directive();
         // a form that is longer than a line is continued below its first argument
         let below = format!("\n{}", " ".repeat(INDENT + name.len() + 1));
-        let said = |text: &str| format!("{name} {};", text.replace('\n', &below));
-        let syntax: Vec<_> = self.forms().iter().map(|form| said(form)).collect();
+        let line = |text: &str| format!("{name} {};", text.replace('\n', &below));
+        let syntax: Vec<_> = self.forms().iter().map(|form| line(form)).collect();
         let default = match self.default {
             Default::Nothing => vec!["-".into()],
-            Default::Said(texts) => texts.iter().map(|text| said(text)).collect(),
+            Default::Said(texts) => texts.iter().map(|text| line(text)).collect(),
             Default::Made(of) => vec![of.into()],
         };
         [
@@ -162,8 +162,8 @@ mod tests {
     fn words_of_settings_are_accepted_by_their_directives() {
         for setting in SETTINGS {
             for word in words(setting) {
-                let said = Directives::default().set(setting.name, &[word.as_bytes()]);
-                assert_eq!(said, Ok(()), "{} {word}", setting.name);
+                let result = Directives::default().set(setting.name, &[word.as_bytes()]);
+                assert_eq!(result, Ok(()), "{} {word}", setting.name);
             }
         }
     }
@@ -172,11 +172,11 @@ mod tests {
     fn settings_are_known_to_a_parser() {
         for setting in SETTINGS.iter().filter(|setting| setting.envoy != Envoy::No) {
             let name = setting.name;
-            let said = Directives::default().set(name, &[b"\0"]);
-            let is_of_place = !matches!(said, Err(DirectiveError::Unknown));
+            let result = Directives::default().set(name, &[b"\0"]);
+            let is_of_route = !matches!(result, Err(DirectiveError::Unknown));
             let is_of_process = Plan::default().set(name, &[b"\0"], "/").is_some();
             assert!(
-                is_of_place || is_of_process || HOSTS.contains(&name),
+                is_of_route || is_of_process || HOSTS.contains(&name),
                 "{name}"
             );
         }
@@ -188,9 +188,13 @@ mod tests {
         for setting in SETTINGS {
             let forms = setting.forms().concat();
             assert!(!forms.is_empty(), "{}", setting.name);
-            let said: Vec<_> = forms.split([' ', '\n', '|']).collect();
+            let words_of_form: Vec<_> = forms.split([' ', '\n', '|']).collect();
             for word in words(setting) {
-                assert!(said.contains(&word), "{} has no {word}", setting.name);
+                assert!(
+                    words_of_form.contains(&word),
+                    "{} has no {word}",
+                    setting.name
+                );
             }
         }
     }
@@ -226,9 +230,9 @@ mod tests {
             let (mut directives, mut plan) = (Directives::default(), Plan::default());
             for text in *texts {
                 let values: Vec<_> = text.split(' ').map(str::as_bytes).collect();
-                let said = plan.set(name, &values, "/");
-                let said = said.unwrap_or_else(|| directives.set(name, &values));
-                assert_eq!(said, Ok(()), "{name} {text}");
+                let result = plan.set(name, &values, "/");
+                let result = result.unwrap_or_else(|| directives.set(name, &values));
+                assert_eq!(result, Ok(()), "{name} {text}");
             }
             // not assert_eq: the texts are long
             assert!(effect(&directives, &process) == nothing, "{name}");

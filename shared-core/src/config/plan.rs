@@ -424,8 +424,8 @@ mod tests {
     fn warning_is_returned_for_a_cache_without_enable() {
         let mut plan = Plan::default();
         let vain = config(&["cache on"]);
-        let said = plan.add(&vain, PLACE).unwrap().unwrap();
-        assert!(said.starts_with("\"cache on\" has no effect in location \"/p\""));
+        let warning = plan.add(&vain, PLACE).unwrap().unwrap();
+        assert!(warning.starts_with("\"cache on\" has no effect in location \"/p\""));
         let between = Place {
             answers: false,
             ..PLACE

@@ -62,15 +62,15 @@ pub struct Policy {
 
 impl Policy {
     /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
-    fn of(said: &PolicyDirectives, batch_max: Option<usize>) -> Option<Arc<Self>> {
-        if said.rules.is_none() && said.answers.is_none() && batch_max.is_none() {
+    fn of(directives: &PolicyDirectives, batch_max: Option<usize>) -> Option<Arc<Self>> {
+        if directives.rules.is_none() && directives.answers.is_none() && batch_max.is_none() {
             return None;
         }
         Some(Arc::new(Self {
-            rules: said.rules.clone(),
-            answers: said.answers.clone(),
+            rules: directives.rules.clone(),
+            answers: directives.answers.clone(),
             batch_max,
-            websocket: said.websocket.unwrap_or(false),
+            websocket: directives.websocket.unwrap_or(false),
             denied: Arc::new(error(NOT_FOUND)),
             limited: Arc::new(error(LIMITED)),
             too_long: Arc::new(error(TOO_LONG)),
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn invalid_rules_are_rejected_with_the_allowed_values() {
-        for (line, said) in [
+        for (line, message) in [
             (
                 "method",
                 "it must be \"allow\", \"deny\" or \"limit=NUMBER\", and then methods",
@@ -308,7 +308,7 @@ mod tests {
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
             let error = Directives::default().set(name, &values).unwrap_err();
-            assert!(error.to_string().contains(said), "{line}: {error}");
+            assert!(error.to_string().contains(message), "{line}: {error}");
         }
     }
 }

@@ -254,11 +254,11 @@ fn types() -> String {
 fn rows() -> String {
     let parameter = format!(r"p\[(?:{})\]", digits(0, LAST_PARAMETER as u64));
     let member = r"\.[0-9A-Za-z_]+";
-    let asked = format!(r"block={parameter}(?:{member})?");
-    let said = format!(r"block=result(?:{member}|\[0\])*{member}");
+    let params = format!(r"block={parameter}(?:{member})?");
+    let result = format!(r"block=result(?:{member}|\[0\])*{member}");
     let classes = "class=(?:immutable|tip|config|none)";
     format!(
-        r"{asked}(?:\s+{said})?|{said}|block=result|range={parameter}|transaction=p\[0\]|{classes}"
+        r"{params}(?:\s+{result})?|{result}|block=result|range={parameter}|transaction=p\[0\]|{classes}"
     )
 }
 

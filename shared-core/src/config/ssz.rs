@@ -34,7 +34,7 @@ pub struct SszConfig {
 /// other protocol are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SszWitness {
-    /// Neither is preferred: requests are forwarded unchanged.
+    /// Not configured: requests are forwarded unchanged.
     Off,
     /// JSON-RPC, not REST.
     Rpc,

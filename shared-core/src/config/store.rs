@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn invalid_store_is_rejected_with_the_allowed_values() {
-        for (line, said) in [
+        for (line, message) in [
             ("", "it must be a folder of its own"),
             ("/", "it must be a folder of its own"),
             (
@@ -163,7 +163,7 @@ mod tests {
             (&format!("/{}", "v".repeat(96)), "too long"),
         ] {
             let error = parse(line).unwrap_err();
-            assert!(error.contains(said), "{line}: {error}");
+            assert!(error.contains(message), "{line}: {error}");
         }
     }
 }

@@ -75,7 +75,8 @@ pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, Lack
 /// owner, if there is one.
 ///
 /// # Errors
-/// The reason as [`Lack`]; no value has that name then.
+/// The reason as [`Lack`]. No value has that name in memory then, unless only the request to the
+/// owner failed: in that case the value is stored in memory.
 pub fn set(
     shared: &Shared,
     name: &[u8],
@@ -288,8 +289,8 @@ mod tests {
         let long = vec![b'v'; 5000];
         let coded = Entry::code(Envelope::none(), &long, gate, Meta::default()).unwrap();
         let (head, body) = answered(coded);
-        let said = take(&shared, b"a", (&head, &body), 0, 100);
-        assert_eq!(said, Err(Lack::Owner));
+        let result = take(&shared, b"a", (&head, &body), 0, 100);
+        assert_eq!(result, Err(Lack::Owner));
         assert_eq!(get(&shared, b"a", 100), Ok(None));
     }
 
@@ -319,8 +320,8 @@ mod tests {
             b"HTTP/1.1 200",
             b"no HTTP\r\n\r\n",
         ] {
-            let said = take(&shared, b"a", (other, b""), 0, 0);
-            assert_eq!(said, Err(Lack::Owner));
+            let result = take(&shared, b"a", (other, b""), 0, 0);
+            assert_eq!(result, Err(Lack::Owner));
         }
     }
 }

@@ -203,7 +203,7 @@ mod tests {
 
     const JSON: &str = r#"{"epoch":"7","root":"0x1111111111111111111111111111111111111111111111111111111111111111"}"#;
 
-    fn what(name: &str) -> What<'_> {
+    fn type_named(name: &str) -> What<'_> {
         What {
             name,
             ..What::default()
@@ -214,7 +214,7 @@ mod tests {
     fn value_is_unchanged_after_conversion_to_ssz_and_back() {
         let checkpoint = What {
             fork: "electra",
-            ..what("Checkpoint")
+            ..type_named("Checkpoint")
         };
         let ssz = to_ssz(&checkpoint, "", JSON.as_bytes()).unwrap();
         assert_eq!(ssz.len(), 40);
@@ -238,20 +238,28 @@ mod tests {
     fn fork_is_read_from_the_response_and_type_from_the_method() {
         let answer = format!(r#"{{"data":{JSON},"version":"deneb"}}"#);
         assert_eq!(
-            to_ssz(&what("Checkpoint"), "", answer.as_bytes())
+            to_ssz(&type_named("Checkpoint"), "", answer.as_bytes())
                 .unwrap()
                 .len(),
             40
         );
         let code = r#"{"jsonrpc":"2.0","id":1,"result":"0x0102"}"#;
         for name in ["eth_getCode", "ByteString"] {
-            let ssz = to_ssz(&what(name), "answer", code.as_bytes()).unwrap();
+            let ssz = to_ssz(&type_named(name), "answer", code.as_bytes()).unwrap();
             assert_eq!(ssz, [1, 2], "{name}");
-            assert_eq!(to_json(&what(name), "", &ssz).unwrap(), br#""0x0102""#);
+            assert_eq!(
+                to_json(&type_named(name), "", &ssz).unwrap(),
+                br#""0x0102""#
+            );
         }
         let route = "/eth/v1/beacon/states/head/pending_consolidations";
         let json = r#"{"version":"electra","data":[{"source_index":"1","target_index":"2"}]}"#;
-        assert_eq!(to_ssz(&what(route), "", json.as_bytes()).unwrap().len(), 16);
+        assert_eq!(
+            to_ssz(&type_named(route), "", json.as_bytes())
+                .unwrap()
+                .len(),
+            16
+        );
     }
 
     #[test]
@@ -286,10 +294,10 @@ mod tests {
         let answer = format!(r#"{{"version":"deneb","data":{JSON}}}"#);
         let electra = What {
             fork: "electra",
-            ..what("Checkpoint")
+            ..type_named("Checkpoint")
         };
         let error = to_ssz(&electra, "", answer.as_bytes()).unwrap_err();
         assert!(error.contains("not electra"), "{error}");
-        assert!(root(&what("Checkpoint"), "", b"").is_err());
+        assert!(root(&type_named("Checkpoint"), "", b"").is_err());
     }
 }

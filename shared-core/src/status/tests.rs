@@ -88,14 +88,14 @@ fn counted() -> Board {
 
 #[test]
 fn report_sums_the_counters_of_all_workers() {
-    let told: Value = serde_json::from_str(&report(counted(), None).json()).unwrap();
-    assert_eq!(told["requests"], 600);
-    assert_eq!(told["hits"], 300);
-    assert_eq!(told["hit_ratio"], 0.5);
-    assert_eq!(told["node"]["requests"], 300);
-    assert_eq!(told["node"]["calls_saved"], 400);
+    let written: Value = serde_json::from_str(&report(counted(), None).json()).unwrap();
+    assert_eq!(written["requests"], 600);
+    assert_eq!(written["hits"], 300);
+    assert_eq!(written["hit_ratio"], 0.5);
+    assert_eq!(written["node"]["requests"], 300);
+    assert_eq!(written["node"]["calls_saved"], 400);
     assert_eq!(
-        told["methods"],
+        written["methods"],
         json!([
             {"name": "eth_call", "calls": 500, "hits": 300, "node": 100, "microseconds": 300_000},
             {"name": "eth_chainId", "calls": 100, "hits": 100, "node": 0, "microseconds": 0},
@@ -103,20 +103,20 @@ fn report_sums_the_counters_of_all_workers() {
         ])
     );
     // 300 calls of eth_call at 3 ms, and 100 calls at the mean of all misses
-    assert_eq!(told["node"]["seconds_saved"], 1.3);
-    assert_eq!(told["node"]["statuses"], json!({"2xx": 300}));
-    assert_eq!(told["microseconds"]["hit"]["count"], 300);
-    assert_eq!(told["microseconds"]["miss"]["sum"], 1_200_000);
-    assert_eq!(told["workers"]["memory.bytes"], 64);
-    assert_eq!(told["evicted"], 200);
-    let ages = &told["hit_age_seconds"];
+    assert_eq!(written["node"]["seconds_saved"], 1.3);
+    assert_eq!(written["node"]["statuses"], json!({"2xx": 300}));
+    assert_eq!(written["microseconds"]["hit"]["count"], 300);
+    assert_eq!(written["microseconds"]["miss"]["sum"], 1_200_000);
+    assert_eq!(written["workers"]["memory.bytes"], 64);
+    assert_eq!(written["evicted"], 200);
+    let ages = &written["hit_age_seconds"];
     assert_eq!(
         (&ages["count"], &ages["sum"]),
         (&json!(300), &json!(9000.0))
     );
     let half = ages["p50"].as_f64().unwrap();
     assert!((25.6..=38.4).contains(&half), "{half}");
-    assert_eq!(told["owner"], Value::Null);
+    assert_eq!(written["owner"], Value::Null);
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn counts_are_kept_unless_another_version_wrote_them() {
     assert_eq!(again.sums().counters, before.counters);
     // written by another version
     board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let anew = Board::begin(board.numbers(), 7).unwrap();
-    assert!(anew.sums().counters.iter().all(|count| *count == 0));
-    assert_eq!((before.since, anew.sums().since), (5, 7));
+    let reset = Board::begin(board.numbers(), 7).unwrap();
+    assert!(reset.sums().counters.iter().all(|count| *count == 0));
+    assert_eq!((before.since, reset.sums().since), (5, 7));
 }
 
 #[test]
@@ -227,15 +227,15 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
         board.count(1, &Tally::of(&answered));
     }
     assert!(Tally::of_process(&shared).is_none());
-    let told: Value = serde_json::from_str(&report(board, None).json()).unwrap();
+    let written: Value = serde_json::from_str(&report(board, None).json()).unwrap();
     assert_eq!(
-        (&told["requests"], &told["node"]["requests"]),
+        (&written["requests"], &written["node"]["requests"]),
         (&json!(3), &json!(1))
     );
-    assert_eq!(told["node"]["statuses"], json!({"2xx": 1, "5xx": 1}));
+    assert_eq!(written["node"]["statuses"], json!({"2xx": 1, "5xx": 1}));
     let errors = json!({"timeout": 1, "rpc-method-not-found": 1, "cut": 1});
-    assert_eq!(told["node"]["errors"], errors);
-    assert_eq!(told["methods"][0]["node"], 1);
+    assert_eq!(written["node"]["errors"], errors);
+    assert_eq!(written["methods"][0]["node"], 1);
     let text = Format::OpenMetrics.write(|| report(board, None));
     assert!(text.contains("sszip_node_errors_total{kind=\"rpc-method-not-found\"} 1\n"));
 }

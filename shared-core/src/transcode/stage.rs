@@ -292,14 +292,14 @@ impl Transcoder {
                 });
             }
         };
-        let said = reader.version().map(str::to_owned);
+        let version = reader.version().map(str::to_owned);
         let flags = reader.flags();
         let mut body = reader.end_in_parts()?;
         if self.nests {
             status::nest(body.as_it_lies()).ok_or(Why::Failed)?;
         }
-        let named = said.as_ref().map(|name| fork_of(name.as_bytes()));
-        let fork = match (self.fork, named, said) {
+        let named = version.as_ref().map(|name| fork_of(name.as_bytes()));
+        let fork = match (self.fork, named, version) {
             _ if !self.is_of_a_fork => None,
             (head, Some(named), _) if self.first_fork.is_some() => {
                 let is_one = |fork: &Fork| Some(*fork) >= self.first_fork;

@@ -52,8 +52,8 @@ fn update_of(
     json: &[u8],
 ) -> Result<([u8; DIGEST], Vec<u8>), Why> {
     // may be before or after the value
-    let said = version(json)?.ok_or(Why::NoVersion)?;
-    let fork = fork_of(said.as_bytes())?;
+    let version = version(json)?.ok_or(Why::NoVersion)?;
+    let fork = fork_of(version.as_bytes())?;
     let (schema, ty) = named_type(UPDATE, fork, preset)?;
     let mut reader = ToSsz::new(schema, ty, Form::Enveloped);
     reader.push(json)?;
@@ -264,8 +264,8 @@ mod tests {
             Err(Why::Invalid(error)) => error.to_string(),
             other => panic!("{other:?}"),
         };
-        let said = invalid(&json!([good, without]));
-        assert!(said.starts_with("[1].data.signature_slot, "), "{said}");
+        let message = invalid(&json!([good, without]));
+        assert!(message.starts_with("[1].data.signature_slot, "), "{message}");
         for json in [
             json!({"data": [good]}),
             json!("x"),

@@ -246,11 +246,11 @@ fn invalid_head_source_is_rejected_with_the_allowed_values() {
 #[test]
 fn debug_output_contains_no_secret() {
     let head = head("https://node:8/v3/secret|header=Authorization: Bearer secret");
-    let said = format!("{head:?}");
-    assert!(!said.contains("secret"), "{said}");
+    let text = format!("{head:?}");
+    assert!(!text.contains("secret"), "{text}");
     assert!(
-        said.contains("https://node:8") && said.contains("Authorization"),
-        "{said}"
+        text.contains("https://node:8") && text.contains("Authorization"),
+        "{text}"
     );
 }
 

@@ -65,18 +65,18 @@ pub(super) fn merkleize_progressive(
     for (n, start) in starts.iter().enumerate().rev() {
         let at = nodes.len();
         grow(nodes, at + 2 * trees, Node::default())?;
-        let those = counts
+        let unfinished = counts
             .iter()
             .enumerate()
             .filter(|(_, count)| u64::from(**count) > *start);
         let mut to = at;
-        for (k, _) in those.clone() {
+        for (k, _) in unfinished.clone() {
             nodes[to] = nodes[roots + n * trees + k];
             nodes[to + 1] = nodes[after + k];
             to += 2;
         }
         hash_in_place(&mut nodes[at..to]);
-        for (from, (k, _)) in (at..).zip(those) {
+        for (from, (k, _)) in (at..).zip(unfinished) {
             nodes[after + k] = nodes[from];
         }
         nodes.truncate(at);

@@ -20,8 +20,8 @@ pub struct Template {
     pub end: Literal,
     /// Length of the fixed part of the SSZ in bytes.
     pub fixed_size: usize,
-    /// Maximum length of the JSON, without two bytes for each byte of SSZ. Includes the padding
-    /// that is copied with the last literal.
+    /// Maximum length of the JSON in addition to two bytes for each byte of SSZ. Includes the
+    /// padding that is copied with the last literal.
     pub most_json: usize,
 }
 

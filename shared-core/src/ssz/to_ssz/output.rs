@@ -39,7 +39,7 @@ impl Output {
         self.starts.len() * OFFSET
     }
 
-    /// Bytes of memory that the output occupies. Unwritten memory of a large buffer occupies none.
+    /// Bytes of memory that the output occupies. Memory that was never written is not counted.
     pub(super) fn room(&self) -> usize {
         let written_to = self.bytes.len().saturating_mul(2).max(FIRST);
         self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()

@@ -1,6 +1,7 @@
 //! Streaming reader of a witness in the hex of RLP `[headers, codes, state]`
-//! (`engine_newPayloadWithWitness`). geth from v1.16.4 on and ethrex write `[headers, codes, state,
-//! keys]`: SSZ has no field for the fourth list, and its content is not validated.
+//! (`engine_newPayloadWithWitness`). geth from v1.16.4 on and ethrex write
+//! `[headers, codes, state, keys]`: SSZ has no field for the fourth list, and its content is not
+//! validated.
 
 use super::hex::{Hex, Place, Stop};
 use super::output::Output;

@@ -163,7 +163,7 @@ impl<'s> ToSsz<'s> {
                         self.expect = Expect::Name { or_end };
                         return Ok(Got::Part);
                     };
-                    let said = match first {
+                    let value = match first {
                         b't' => Some(true),
                         b'f' => Some(false),
                         _ => None,
@@ -171,12 +171,12 @@ impl<'s> ToSsz<'s> {
                     if self
                         .flags
                         .of(flag)
-                        .replace(said.unwrap_or_default())
+                        .replace(value.unwrap_or_default())
                         .is_some()
                     {
                         return Err(Wrong::new(*at, format!("{name} is there twice")).into());
                     }
-                    *self.flags.of(flag) = said;
+                    *self.flags.of(flag) = value;
                 }
                 let is_null = is_null && name == "result";
                 *at = end;

@@ -291,9 +291,9 @@ mod tests {
         assert!(why("null").contains("no array"));
         assert!(why("[{}]").contains("1 params, not 4"));
         assert!(why("[1,2,3,4,5,6,7,8,9,10]").contains("8 params, not 4"));
-        let said = why("[{\"parentHash\":\"0x\"},[],\"0x\",[]]");
-        assert!(said.contains("params[0].parentHash, byte"), "{said}");
-        assert!(said.contains("-32602"), "{said}");
+        let message = why("[{\"parentHash\":\"0x\"},[],\"0x\",[]]");
+        assert!(message.contains("params[0].parentHash, byte"), "{message}");
+        assert!(message.contains("-32602"), "{message}");
     }
 
     #[test]
