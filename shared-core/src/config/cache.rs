@@ -401,7 +401,7 @@ mod tests {
     }
 
     /// Returns the bypassed headers among three, and the headers that are part of the key.
-    fn meaning(directives: &CacheDirectives) -> (Vec<&'static str>, Vec<String>) {
+    fn bypassed_and_keyed(directives: &CacheDirectives) -> (Vec<&'static str>, Vec<String>) {
         let credentials = directives.resolve().credentials;
         let names = ["Authorization", "Cookie", "X-Api-Key"];
         let bypass = names
@@ -450,7 +450,7 @@ mod tests {
         ] {
             let directives = directives(lines);
             assert_eq!(
-                meaning(&directives),
+                bypassed_and_keyed(&directives),
                 (
                     bypass.to_vec(),
                     keyed.iter().map(|it| (*it).to_owned()).collect()
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn invalid_credentials_are_rejected_and_change_nothing() {
         let mut directives = directives(&["cache_credentials key Cookie"]);
-        let before = meaning(&directives);
+        let before = bypassed_and_keyed(&directives);
         for (line, error) in [
             (
                 "cache_credentials",
@@ -493,11 +493,11 @@ mod tests {
             let message = set(&mut directives, line).unwrap_err();
             assert!(message.contains(error), "{line}: {message}");
         }
-        assert_eq!(meaning(&directives), before);
+        assert_eq!(bypassed_and_keyed(&directives), before);
     }
 
     /// Returns class and lifetime of the result `1` of a call with the params `[{}, "0x5"]`.
-    fn kept(directives: &CacheDirectives, method: &str) -> Option<(Class, u64)> {
+    fn class_and_lifetime(directives: &CacheDirectives, method: &str) -> Option<(Class, u64)> {
         let valid = directives.resolve().valid;
         let params = Some(&br#"[{},"0x5"]"#[..]);
         let known = Known {
@@ -530,19 +530,25 @@ mod tests {
             ("eth_getCode", Some((Class::Config, 60_000))),
             ("eth_getTransactionCount", Some((Class::Unfinalized, 2_000))),
         ] {
-            assert_eq!(kept(&outer, method), expected, "{method}");
+            assert_eq!(class_and_lifetime(&outer, method), expected, "{method}");
         }
         // methods of a block replace the methods of the blocks around it
         let mut inner = directives(&["cache_valid unfinalized 3s"]);
         inner.inherit(&outer);
-        assert_eq!(kept(&inner, "acme_a"), Some((Class::Unfinalized, 3_000)));
-        assert_eq!(kept(&inner, "eth_getBalance"), None);
+        assert_eq!(
+            class_and_lifetime(&inner, "acme_a"),
+            Some((Class::Unfinalized, 3_000))
+        );
+        assert_eq!(class_and_lifetime(&inner, "eth_getBalance"), None);
         let mut inner = directives(&["cache_method acme_b block=p[1]"]);
         inner.inherit(&outer);
-        assert_eq!(kept(&inner, "acme_b"), Some((Class::Unfinalized, 2_000)));
-        assert_eq!(kept(&inner, "acme_c"), None);
         assert_eq!(
-            kept(&inner, "eth_getBalance"),
+            class_and_lifetime(&inner, "acme_b"),
+            Some((Class::Unfinalized, 2_000))
+        );
+        assert_eq!(class_and_lifetime(&inner, "acme_c"), None);
+        assert_eq!(
+            class_and_lifetime(&inner, "eth_getBalance"),
             Some((Class::Unfinalized, 7_000))
         );
     }
@@ -585,7 +591,7 @@ mod tests {
             let message = set(&mut directives, line).unwrap_err();
             assert!(message.contains(error), "{line}: {message}");
         }
-        assert_eq!(kept(&directives, "acme_b"), None);
+        assert_eq!(class_and_lifetime(&directives, "acme_b"), None);
     }
 
     #[test]
@@ -593,9 +599,9 @@ mod tests {
         let outer = directives(&["cache_credentials key X-Api-Key"]);
         let mut inner = directives(&[]);
         inner.inherit(&outer);
-        assert_eq!(meaning(&inner), meaning(&outer));
+        assert_eq!(bypassed_and_keyed(&inner), bypassed_and_keyed(&outer));
         let mut inner = directives(&["cache_credentials ignore Cookie"]);
         inner.inherit(&outer);
-        assert_eq!(meaning(&inner), (vec!["Authorization"], vec![]));
+        assert_eq!(bypassed_and_keyed(&inner), (vec!["Authorization"], vec![]));
     }
 }

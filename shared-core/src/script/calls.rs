@@ -95,12 +95,12 @@ mod tests {
         let batch = format!("[{call},{}]", r#"{"jsonrpc":"2.0","method":"b"}"#);
         let (calls, is_batch) = read(batch.as_bytes(), 2).unwrap();
         assert!(is_batch && calls.len() == 2 && calls[1].id.is_none());
-        let no = |body: &str, most| read(body.as_bytes(), most).unwrap_err();
-        assert_eq!(no(&batch, 1), No::Calls(Refusal::LongBatch));
-        assert_eq!(no(" \n", 1), No::Body);
-        assert_eq!(no("x", 1).to_string(), "syntax");
+        let refusal = |body: &str, most| read(body.as_bytes(), most).unwrap_err();
+        assert_eq!(refusal(&batch, 1), No::Calls(Refusal::LongBatch));
+        assert_eq!(refusal(" \n", 1), No::Body);
+        assert_eq!(refusal("x", 1).to_string(), "syntax");
         let twice = r#"{"jsonrpc":"2.0","method":"a","method":"b"}"#;
-        assert_eq!(no(twice, 1).to_string(), "duplicate");
+        assert_eq!(refusal(twice, 1).to_string(), "duplicate");
     }
 
     #[test]

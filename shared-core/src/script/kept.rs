@@ -269,7 +269,7 @@ mod tests {
     }
 
     /// Returns head and body of an owner's reply with an entry.
-    fn answered(entry: Entry) -> (Vec<u8>, Vec<u8>) {
+    fn owner_reply(entry: Entry) -> (Vec<u8>, Vec<u8>) {
         let body = Encoded::of(&Arc::new(entry)).unwrap().to_vec();
         let head = format!(
             "HTTP/1.1 200 OK\r\nsszip-generation: 7\r\nsszip-fresh: 500\r\n\
@@ -288,7 +288,7 @@ mod tests {
         };
         let long = vec![b'v'; 5000];
         let coded = Entry::code(Envelope::none(), &long, gate, Meta::default()).unwrap();
-        let (head, body) = answered(coded);
+        let (head, body) = owner_reply(coded);
         let result = take(&shared, b"a", (&head, &body), 0, 100);
         assert_eq!(result, Err(Lack::Owner));
         assert_eq!(get(&shared, b"a", 100), Ok(None));
@@ -302,7 +302,7 @@ mod tests {
             Payload::Raw(b"value".to_vec().into()),
             Meta::default(),
         );
-        let (head, body) = answered(entry);
+        let (head, body) = owner_reply(entry);
         let found = take(&shared, b"a", (&head, &body), 9, 100);
         assert_eq!(&found.unwrap().unwrap()[..], b"value");
         // the present generation is 0

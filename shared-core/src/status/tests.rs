@@ -19,7 +19,7 @@ fn board() -> Board {
     Board::begin(Vec::leak(numbers), 5).unwrap()
 }
 
-fn answered(method: &[u8], status: CacheStatus) -> Answered<'_> {
+fn answered_exchange(method: &[u8], status: CacheStatus) -> Answered<'_> {
     let is_forwarded = status == CacheStatus::Miss;
     Answered {
         mode: if is_forwarded {
@@ -55,17 +55,20 @@ fn report(board: Board, owner: Option<Value>) -> Report {
     }
 }
 
-fn counted() -> Board {
+fn board_with_counts() -> Board {
     let board = board();
     for worker in 0..100 {
         board.count(
             worker,
-            &Tally::of(&answered(b"eth_call", CacheStatus::Miss)),
+            &Tally::of(&answered_exchange(b"eth_call", CacheStatus::Miss)),
         );
         for _ in 0..3 {
-            board.count(worker, &Tally::of(&answered(b"eth_call", CacheStatus::Hit)));
+            board.count(
+                worker,
+                &Tally::of(&answered_exchange(b"eth_call", CacheStatus::Hit)),
+            );
         }
-        let mut tally = Tally::of(&answered(b"\"><b>\n", CacheStatus::Miss));
+        let mut tally = Tally::of(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
         tally.add_evicted(2);
         board.count(worker, &tally);
         let each = [
@@ -78,7 +81,7 @@ fn counted() -> Board {
                 calls: Some(2),
                 hits: 1,
                 each: &each,
-                ..answered(b"", CacheStatus::Miss)
+                ..answered_exchange(b"", CacheStatus::Miss)
             }),
         );
         board.show(worker, [1; 8]);
@@ -88,7 +91,7 @@ fn counted() -> Board {
 
 #[test]
 fn report_sums_the_counters_of_all_workers() {
-    let written: Value = serde_json::from_str(&report(counted(), None).json()).unwrap();
+    let written: Value = serde_json::from_str(&report(board_with_counts(), None).json()).unwrap();
     assert_eq!(written["requests"], 600);
     assert_eq!(written["hits"], 300);
     assert_eq!(written["hit_ratio"], 0.5);
@@ -139,7 +142,7 @@ fn request_gauges_are_set_under_their_names() {
 
 #[test]
 fn counts_are_kept_unless_another_version_wrote_them() {
-    let board = counted();
+    let board = board_with_counts();
     let before = board.sums();
     let again = Board::begin(board.numbers(), 7).unwrap();
     assert_eq!(again.sums().counters, before.counters);
@@ -160,7 +163,7 @@ fn openmetrics_contains_counters_with_bounded_labels() {
             {"name": "a\"b\\c\nd", "state": "following", "head": 9, "final": null, "reorgs": 2},
         ],
     });
-    let text = Format::OpenMetrics.write(|| report(counted(), Some(owner)));
+    let text = Format::OpenMetrics.write(|| report(board_with_counts(), Some(owner)));
     for line in [
         r#"sszip_rpc_calls_total{method="eth_call"} 500"#,
         r#"sszip_rpc_calls_total{method="other"} 100"#,
@@ -213,7 +216,7 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     let failed = Answered {
         node_status: None,
         is_cut: false,
-        ..answered(b"eth_call", CacheStatus::Miss)
+        ..answered_exchange(b"eth_call", CacheStatus::Miss)
     };
     let mut tally = Tally::of(&failed);
     tally.add_process(&shared);
@@ -222,7 +225,7 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
         let answered = Answered {
             node_status: Some(status),
             is_cut,
-            ..answered(b"eth_call", CacheStatus::Miss)
+            ..answered_exchange(b"eth_call", CacheStatus::Miss)
         };
         board.count(1, &Tally::of(&answered));
     }

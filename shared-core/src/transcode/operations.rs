@@ -45,7 +45,7 @@ fn operations() -> Vec<Operation> {
 }
 
 #[test]
-fn operations_with_ssz_in_their_answers_have_a_type() {
+fn operations_with_ssz_responses_have_a_type() {
     for operation in operations() {
         let target = operation.target();
         let gives = route::gives(operation.method.as_bytes(), target.as_bytes());
@@ -56,7 +56,7 @@ fn operations_with_ssz_in_their_answers_have_a_type() {
 }
 
 #[test]
-fn operations_with_ssz_in_their_requests_have_a_type() {
+fn operations_with_ssz_requests_have_a_type() {
     let fields: [(&[u8], &[u8]); 3] = [
         (b"Content-Type", b"application/octet-stream"),
         (b"Eth-Consensus-Version", b"gloas"),
@@ -71,7 +71,7 @@ fn operations_with_ssz_in_their_requests_have_a_type() {
 }
 
 #[test]
-fn every_route_with_a_type_is_an_operation() {
+fn routes_with_a_type_are_operations_of_the_specification() {
     let operations = operations();
     let is_one = |method: &str, route: &str, takes: bool| {
         let path = format!("/eth/{route}");

@@ -265,7 +265,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let message = invalid(&json!([good, without]));
-        assert!(message.starts_with("[1].data.signature_slot, "), "{message}");
+        assert!(
+            message.starts_with("[1].data.signature_slot, "),
+            "{message}"
+        );
         for json in [
             json!({"data": [good]}),
             json!("x"),

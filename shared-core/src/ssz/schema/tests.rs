@@ -9,58 +9,64 @@ fn type_tables_of_all_forks_and_presets_compile() {
     }
 }
 
-fn bad(table: &str) -> String {
+fn table_error(table: &str) -> String {
     Schema::from_table(table).unwrap_err().to_string()
 }
 
 #[test]
 fn invalid_table_is_reported_with_its_line() {
-    assert_eq!(bad("Aa = Bb\n"), "table.types:1: Bb is no type here");
     assert_eq!(
-        bad("\nAa = List[uint64]\n"),
+        table_error("Aa = Bb\n"),
+        "table.types:1: Bb is no type here"
+    );
+    assert_eq!(
+        table_error("\nAa = List[uint64]\n"),
         "table.types:2: ',' should be where \"]\" begins"
     );
     assert_eq!(
-        bad("class Aa(Container):\n    a: uint64\n    b: Aa\n"),
+        table_error("class Aa(Container):\n    a: uint64\n    b: Aa\n"),
         "table.types:3: Aa is part of itself"
     );
     assert_eq!(
-        bad("Aa = Vector[uint8, N]\nN = 0\n"),
+        table_error("Aa = Vector[uint8, N]\nN = 0\n"),
         "table.types:1: a vector of nothing"
     );
     assert_eq!(
-        bad("N = 2**64\nAa = ByteList[N]"),
+        table_error("N = 2**64\nAa = ByteList[N]"),
         "table.types:1: more than 64 bits"
     );
     assert_eq!(
-        bad("class Aa(Container):\nBb = Aa\n"),
+        table_error("class Aa(Container):\nBb = Aa\n"),
         "table.types:1: it has no fields"
     );
     assert_eq!(
-        bad("class Aa(ProgressiveContainer(active_fields=[1, 0])):\n    a: uint8\n"),
+        table_error("class Aa(ProgressiveContainer(active_fields=[1, 0])):\n    a: uint8\n"),
         "table.types:1: active_fields don't fit its fields"
     );
     assert_eq!(
-        bad("Aa = uint8\nAa = uint16\n"),
+        table_error("Aa = uint8\nAa = uint16\n"),
         "table.types:2: Aa is there twice"
     );
     assert_eq!(
-        bad("Aa = List[uint8, 3 // (2 - 2)]\n"),
+        table_error("Aa = List[uint8, 3 // (2 - 2)]\n"),
         "table.types:1: a division by nothing"
     );
     assert_eq!(
-        bad("Aa = List[uint8, floorlog2(0)]\n"),
+        table_error("Aa = List[uint8, floorlog2(0)]\n"),
         "table.types:1: a logarithm of nothing"
     );
     assert_eq!(
-        bad("\nclass Aa(Aa):\n    a: uint8\n"),
+        table_error("\nclass Aa(Aa):\n    a: uint8\n"),
         "table.types:2: no container Aa before this"
     );
     assert_eq!(
-        bad("Aa = Enum[BAD = INVALID, INVALID]\n"),
+        table_error("Aa = Enum[BAD = INVALID, INVALID]\n"),
         "table.types:1: no INVALID before it"
     );
-    assert_eq!(bad("del Aa\n"), "table.types:1: no Aa was there before");
+    assert_eq!(
+        table_error("del Aa\n"),
+        "table.types:1: no Aa was there before"
+    );
 }
 
 #[test]
