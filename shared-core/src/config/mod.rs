@@ -198,7 +198,7 @@ impl Config {
         self.enable && self.cache.enable
     }
 
-    /// Whether clients receive SSZ that the proxy has converted.
+    /// Whether bodies are transcoded between JSON and SSZ.
     pub fn transcodes(&self) -> bool {
         self.enable && self.ssz.enable
     }
