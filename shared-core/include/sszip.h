@@ -1,18 +1,76 @@
 /*
- * sszip's core for hosts written in C.
+ * sszip.h: C library of sszip's core, for hosts written in C.
  *
- * A function that can fail returns a sszip_status; its results come last and
- * are written only on SSZIP_STATUS_OK.  Objects are opaque: _new makes them,
- * _free ends them, _free(NULL) does nothing.  const means that nothing
- * changes.  Strings are pointer and length, never NUL-terminated.  An object
- * is used by one thread at a time, any thread.  No failure inside the library
- * unwinds into the host: where an answer can be saved the exchange gives up
- * and the original is sent; otherwise the call returns SSZIP_STATUS_PANIC.
- * A host that gets any other status than SSZIP_STATUS_OK before it has sent
- * the head passes the original on; after that it must cut the answer off
- * visibly.
+ * The library performs no network I/O: the host reports events to it and
+ * executes the actions that it returns. docs/exchange.md has the order of
+ * calls and a diagram.
  *
- * docs/exchange.md has the order of calls and a diagram.
+ * Return codes
+ *   A function that can fail returns a sszip_status. Its results are its
+ *   last parameters; they are written on SSZIP_STATUS_OK only, except error
+ *   texts, which are written on SSZIP_STATUS_INVALID as well. A function
+ *   that returns a value returns the value for "none" (false, 0, NULL, an
+ *   empty string, or the value that its description names) if the object is
+ *   NULL or the library fails inside.
+ *
+ * Failures
+ *   No failure inside the library unwinds into the host. If a response can
+ *   still be sent, the exchange stops its work, sends the original and
+ *   returns SSZIP_STATUS_OK; otherwise the call returns SSZIP_STATUS_PANIC.
+ *   On any status other than SSZIP_STATUS_OK the host sends the original if
+ *   it has not sent the head yet; after the head it must truncate the
+ *   response visibly.
+ *
+ * Ownership
+ *   Objects are opaque. The host owns the objects that it receives, and ends
+ *   each of them once: a sszip_plan with sszip_plan_free, a sszip_exchange
+ *   with sszip_exchange_free, a sszip_job with sszip_exchange_done or
+ *   sszip_job_store. A sszip_config belongs to its plan. The library owns
+ *   every string, list and buffer that it returns; the host must not free or
+ *   change them, except that it writes into the buffers of sszip_link_room
+ *   and sszip_calls_room. The host owns its arguments, and the structs into
+ *   which results are written.
+ *
+ * Lifetimes
+ *   Each function states for how long its results are valid. "Static"
+ *   results are valid until the process ends. The library uses arguments
+ *   during the call only and copies what it needs later, except the memory
+ *   of sszip_heads_share and sszip_board_begin, and the body of
+ *   sszip_calls_read.
+ *
+ * Threads
+ *   Any thread may use an object, but only one at a time. An exchange and a
+ *   job of it are separate objects. A const parameter is not changed; a
+ *   sszip_config is immutable and may be used by several threads at a time.
+ *   The functions of the link (sszip_link_next to sszip_link_news below),
+ *   sszip_next_woken and sszip_next_line belong to the process's only event
+ *   loop. The functions of the script API (sszip_given_free to
+ *   sszip_board_figures below) may be called on any thread; their results
+ *   belong to that thread until its next call of one of them.
+ *
+ * NULL
+ *   _free(NULL) has no effect. Any other function that returns a
+ *   sszip_status returns SSZIP_STATUS_NULL if an object, an input struct or
+ *   a result pointer is NULL, unless its description gives NULL a meaning.
+ *
+ * Strings and lists
+ *   A sszip_str is a pointer and a length in bytes, in no particular
+ *   encoding, and not NUL-terminated unless its description states that. data
+ *   may be NULL if len is 0; where a description gives NULL data a meaning,
+ *   it is different from an empty string. A list is a pointer to its first
+ *   element and a number of elements; the pointer may be NULL if the number
+ *   is 0.
+ *
+ * Structs and numbers
+ *   A struct that begins with size must contain its own sizeof; any other
+ *   value is SSZIP_STATUS_MISUSE. The host passes the values of an enum as
+ *   uint32_t; unknown values are SSZIP_STATUS_MISUSE. Times are milliseconds
+ *   of CLOCK_MONOTONIC unless their description specifies another unit.
+ *
+ * The section "Safety" of a function lists what its caller must guarantee
+ * and the library cannot check. A valid object was received from the
+ * library and has not been ended; a valid string or list points at as many
+ * readable bytes or elements as its length says.
  */
 
 #ifndef SSZIP_H
@@ -25,51 +83,55 @@
 #include <stdint.h>
 
 /*
- What became of a call. Values are never reused.
+ Result of a call. Values are never reused.
  */
 typedef enum {
     /*
-     Done; the results are written.
+     The call succeeded; the results are written.
      */
     SSZIP_STATUS_OK = 0,
     /*
-     A pointer that must not be NULL was.
+     A pointer that must not be NULL is NULL.
      */
     SSZIP_STATUS_NULL = 1,
     /*
-     The library failed inside. The object is only good for `_free`.
+     The library failed inside. The object may only be passed to its `_free`.
      */
     SSZIP_STATUS_PANIC = 2,
     /*
-     The call is not allowed in the object's present state.
+     The call is not allowed in the object's present state, or a number or a
+     `size` is not one of this version.
      */
     SSZIP_STATUS_MISUSE = 3,
     /*
-     A directive's name or value was not accepted; a text says why.
+     A directive, a name or a value is not accepted; an error text is written
+     where the function returns one.
      */
     SSZIP_STATUS_INVALID = 4,
     /*
-     The stream encoder failed: the answer must be cut off visibly.
+     The streaming encoder failed: the host must truncate the response
+     visibly.
      */
     SSZIP_STATUS_ENCODER = 5,
     /*
-     The body ended short of the length that the node gave: the answer must
-     be cut off visibly.
+     The body ended before the length that the upstream announced: the host
+     must truncate the response visibly.
      */
     SSZIP_STATUS_SHORT = 6,
     /*
-     Memory was refused. Of `sszip_exchange_new`: the request passes without
-     one; of others: there is nothing to send, and the answer is a failure.
+     Memory is exhausted. After `sszip_exchange_new` the request passes
+     without an exchange; after any other function there is no response to
+     send, and the request fails.
      */
     SSZIP_STATUS_MEMORY = 7,
 } sszip_status;
 
 /*
- A field of a response head that a host knows by more than its name.
+ Header of a response head that a host stores in a member of its own.
  */
 typedef enum {
     /*
-     None of these.
+     Any other header.
      */
     SSZIP_FIELD_OTHER = 0,
     /*
@@ -119,129 +181,137 @@ typedef enum {
 } sszip_known_field;
 
 /*
- What a host is to do next.
+ Next action of the host.
  */
 typedef enum {
     /*
-     Nothing, until something happens: what was shown was taken.
+     Wait for the next event; the piece was accepted.
      */
     SSZIP_DO_AWAIT = 0,
     /*
-     Send the request to the node.
+     Send the request to the upstream.
      */
     SSZIP_DO_FORWARD = 1,
     /*
-     The same, with `sszip_exchange_request_body` as its body.
+     Send the request to the upstream with `sszip_exchange_request_body` as
+     its body and, if it is not empty, `sszip_exchange_request_target` as its
+     target.
      */
     SSZIP_DO_FORWARD_REWRITTEN = 2,
     /*
-     Send a stored answer: `sszip_exchange_status`, the head edits as the
+     Send a stored response: `sszip_exchange_status`, the head edits as the
      whole head, and `sszip_exchange_body`.
      */
     SSZIP_DO_RESPOND = 3,
     /*
-     Look up again once `sszip_next_woken` names it, or after
-     `sszip_exchange_next_timer`; perhaps to wait again.
+     Repeat the lookup when `sszip_next_woken` returns the request's waiter,
+     or after `sszip_exchange_next_timer` milliseconds; the result may be
+     this action again.
      */
     SSZIP_DO_WAIT = 4,
     /*
-     Make the head edits, send the head, let the body through.
+     Apply the head edits, send the head, and pass the body unchanged.
      */
     SSZIP_DO_PASS = 5,
     /*
-     The same, and show each piece of the body to `sszip_exchange_piece`.
+     Apply the head edits, send the head, pass the body unchanged, and feed
+     each piece of it to `sszip_exchange_piece`.
      */
     SSZIP_DO_SHOW = 6,
     /*
-     Keep the head back, and show the body to `sszip_exchange_piece`.
+     Withhold the head, and feed each piece of the body to
+     `sszip_exchange_piece`.
      */
     SSZIP_DO_HOLD = 7,
     /*
-     Make the head edits, send the head, and the body through
-     `sszip_exchange_stream`, with the piece that was shown last.
+     Apply the head edits, send the head, and send the body through
+     `sszip_exchange_stream`, beginning with the last piece that was fed.
      */
     SSZIP_DO_STREAM = 8,
     /*
-     Make the head edits, send the head and `sszip_exchange_body`, which is
-     all of it.
+     Apply the head edits, send the head and `sszip_exchange_body`, which is
+     the whole body.
      */
     SSZIP_DO_SEND = 9,
     /*
-     The same, then the piece that was shown last, and the rest as it comes.
+     Apply the head edits, send the head, `sszip_exchange_body` and the last
+     piece that was fed, then pass the rest of the body unchanged.
      */
     SSZIP_DO_SEND_THEN_PASS = 10,
     /*
-     Run `job` on a thread that serves no connections, then
+     Run `job` on a thread that serves no connections, then call
      `sszip_exchange_done`.
      */
     SSZIP_DO_RUN = 11,
     /*
-     Nothing was sent, and there is nothing to send: answer 502. `why` says
-     why.
+     No head was sent, and there is no response to send: respond with 502.
+     `why` is the reason.
      */
     SSZIP_DO_FAIL = 12,
 } sszip_do;
 
 /*
- What a look-up needs of the host.
+ Part of the request body that a lookup requires.
  */
 typedef enum {
     /*
-     There will be none: send the request to the node.
+     No lookup takes place: send the request to the upstream.
      */
     SSZIP_NEED_NOTHING = 0,
     /*
-     Nothing more: call `sszip_exchange_look_up`.
+     No part of the body is required: call `sszip_exchange_look_up`.
      */
     SSZIP_NEED_LOOK_UP = 1,
     /*
-     The request's body: read it, then call `sszip_exchange_look_up`.
+     The body is required in memory: read it, then call
+     `sszip_exchange_look_up`.
      */
     SSZIP_NEED_BODY = 2,
     /*
-     The same, wherever the host keeps it: in a file, too.
+     The whole body is required, in memory or in a file: read it, then call
+     `sszip_exchange_look_up`.
      */
     SSZIP_NEED_WHOLE_BODY = 3,
 } sszip_need;
 
 /*
- What others of the host's filters make of an answer.
+ Effect of the host's other filters on a response.
  */
 typedef enum {
     /*
-     Nothing.
+     The other filters do not change the body.
      */
     SSZIP_BESIDE_NOTHING = 0,
     /*
-     They change its body.
+     The other filters change the body.
      */
     SSZIP_BESIDE_CHANGED = 1,
     /*
-     The same, and all that the node sends of it is to be in memory when it is
-     shown to `sszip_exchange_node_piece`.
+     The other filters change the body, and every piece of the upstream's
+     body must be in memory when it is passed to `sszip_exchange_node_piece`.
      */
     SSZIP_BESIDE_APART = 2,
 } sszip_beside;
 
 /*
- What to do with a connection to the cache's owner.
+ Next action for the connections to the owner.
  */
 typedef enum {
     /*
-     Nothing, with none of them.
+     No connection needs an action.
      */
     SSZIP_LINK_NOTHING = 0,
     /*
-     Open it, then `sszip_link_connected`.
+     Open the connection, then call `sszip_link_connected`.
      */
     SSZIP_LINK_CONNECT = 1,
     /*
-     Write `sszip_link_output`, each time with `sszip_link_written`, until
-     there is none.
+     Write the pieces of `sszip_link_output`, and call `sszip_link_written`
+     after each write, until there are none.
      */
     SSZIP_LINK_WRITE = 2,
     /*
-     Close it.
+     Close the connection.
      */
     SSZIP_LINK_CLOSE = 3,
     /*
@@ -251,124 +321,129 @@ typedef enum {
 } sszip_link_need;
 
 /*
- How far `sszip_exchange_stream` is to bring a piece.
+ Amount of input that a call of `sszip_exchange_stream` must emit.
  */
 typedef enum {
     /*
-     It may keep some, to code it better with what follows.
+     The encoder may retain input, to compress it better with the input that
+     follows.
      */
     SSZIP_FLUSH_NONE = 0,
     /*
-     All that was given can be decoded from what is written.
+     All input so far can be decoded from the output so far.
      */
     SSZIP_FLUSH_SYNC = 1,
     /*
-     It is the last piece.
+     The piece is the last one.
      */
     SSZIP_FLUSH_FINISH = 2,
 } sszip_flush;
 
 /*
- How the node failed a request.
+ Way in which the upstream failed a request.
  */
 typedef enum {
     /*
-     By the status of its answer.
+     The status of its response is a failure.
      */
     SSZIP_FAILURE_STATUS = 0,
     /*
-     It went away before its answer's head.
+     The connection ended before the response head.
      */
     SSZIP_FAILURE_ERROR = 1,
     /*
-     It took too long.
+     The upstream timed out.
      */
     SSZIP_FAILURE_TIMEOUT = 2,
     /*
-     What it answered is not HTTP.
+     The response is not valid HTTP.
      */
     SSZIP_FAILURE_INVALID_HEADER = 3,
     /*
-     No connection to it could be opened.
+     No connection to the upstream could be opened.
      */
     SSZIP_FAILURE_CONNECT = 4,
 } sszip_failure;
 
 /*
- What came of opening a connection to the cache's owner.
+ Result of opening a connection to the owner.
  */
 typedef enum {
     /*
-     It is open, or will be.
+     The connection is open, or its opening is in progress.
      */
     SSZIP_LINK_OPEN = 0,
     /*
-     It could not be opened.
+     The connection could not be opened.
      */
     SSZIP_LINK_FAILED = 1,
     /*
-     Nobody listens where the owner would: it was refused, or there is no
-     socket.
+     No process listens at the owner's address: the connection was refused,
+     or the socket does not exist.
      */
     SSZIP_LINK_ABSENT = 2,
 } sszip_link_opened;
 
 /*
- A request's body, as the host has it at a look-up.
+ State of a request body at a lookup.
  */
 typedef enum {
     /*
-     All of it is in memory, or there is none and none is needed.
+     The whole body is in memory, or the request has none and needs none.
      */
     SSZIP_BODY_WHOLE = 0,
     /*
-     The host has not read it, and could.
+     The host has not read the body yet and can read it.
      */
     SSZIP_BODY_UNREAD = 1,
     /*
-     It could not be kept in memory, or read.
+     The body cannot be kept in memory, or reading it failed.
      */
     SSZIP_BODY_UNAVAILABLE = 2,
 } sszip_request_body;
 
 /*
- The settings of a place, ready for exchanges. Immutable.
+ The settings of one route. Immutable; any number of threads may use it at a
+ time.
  */
 typedef struct sszip_config sszip_config;
 
 /*
- One HTTP exchange: one a request. docs/exchange.md has the order of calls.
+ One HTTP exchange; each request has its own. docs/exchange.md has the order
+ of calls.
  */
 typedef struct sszip_exchange sszip_exchange;
 
 /*
- Work that takes too long for an event loop. It belongs to nobody but who has
- it, and can go to any thread.
+ Work that takes too long for an event loop. The host that received it owns
+ it, may pass it to any thread, and ends it with exactly one of
+ `sszip_exchange_done` and `sszip_job_store`.
  */
 typedef struct sszip_job sszip_job;
 
 /*
- A whole configuration: what each block of it says, and what each place has
- inherited.
+ A whole configuration: the directives of each block, and the inherited
+ settings of each route.
  */
 typedef struct sszip_plan sszip_plan;
 
 /*
- Bytes that somebody else owns.
+ Bytes that the library or the host owns, and not NUL-terminated. The
+ function that takes or returns them specifies for how long they are valid.
  */
 typedef struct {
     /*
-     NULL only if `len` is 0.
+     First byte. NULL only if `len` is 0.
      */
     const uint8_t *data;
     /*
-     Bytes.
+     Length in bytes.
      */
     size_t len;
 } sszip_str;
 
 /*
- A directive.
+ A directive of the configuration.
  */
 typedef struct {
     /*
@@ -376,29 +451,29 @@ typedef struct {
      */
     size_t size;
     /*
-     As docs/directives.md has it.
+     Name, as in docs/directives.md.
      */
     sszip_str name;
     /*
-     Its arguments.
+     Arguments of the directive.
      */
     const sszip_str *values;
     /*
-     How many.
+     Number of arguments.
      */
     size_t nvalues;
     /*
-     The file that it is in.
+     File that contains the directive.
      */
     sszip_str file;
     /*
-     The line there.
+     Line of the directive in the file.
      */
     size_t line;
 } sszip_directive;
 
 /*
- A place, once all of it was read.
+ A route, after all its directives were read.
  */
 typedef struct {
     /*
@@ -406,129 +481,132 @@ typedef struct {
      */
     size_t size;
     /*
-     What people know it by.
+     Name of the route, for messages.
      */
     sszip_str name;
     /*
-     The text of its `sszip_cache_namespace`; NULL `data`: there is none.
+     Argument of its directive `cache_namespace`; NULL `data`: it has none.
      */
     sszip_str name_space;
     /*
-     That has variables, whatever its text.
+     The namespace contains variables, so that it differs from request to
+     request.
      */
     bool per_request;
     /*
-     Requests end there.
+     Requests end on the route.
      */
     bool answers;
     /*
-     It purges.
+     The route accepts purges.
      */
     bool purges;
     /*
-     Which node its requests go to, as the configuration names it; NULL `data`:
-     to none, or that is another one for each request.
+     URL of the upstream as the configuration names it; NULL `data`: the
+     route has none, or it differs from request to request.
      */
     sszip_str url;
     /*
-     Fields of the node's answers that the host's own configuration hides from
-     clients there. Places inside do not inherit them.
+     Response headers that the host's own configuration hides from clients on
+     this route. Inner routes do not inherit them.
      */
     const sszip_str *hidden;
     /*
-     How many.
+     Number of hidden headers.
      */
     size_t nhidden;
     /*
-     How long a request body may be that the host keeps in memory, in bytes; 0: as long as
-     its other limits allow.
+     Maximum length of a request body that the host keeps in memory, in
+     bytes; 0: only its other limits apply.
      */
     uint64_t body_buffer;
     /*
-     The node is asked by HTTP/1.0.
+     Upstream requests use HTTP/1.0.
      */
     bool is_http_1_0;
 } sszip_place;
 
 /*
- What a host has to know of a place's settings.
+ Settings of a route that the host needs.
  */
 typedef struct {
     /*
-     For `sszip_exchange_new`; the plan's, and freed with it.
+     Argument of `sszip_exchange_new`. The plan owns it and frees it;
+     exchanges that were made with it continue.
      */
     const sszip_config *config;
     /*
-     sszip acts there.
+     sszip is enabled on the route.
      */
     bool enable;
     /*
-     Answers are cached there.
+     Responses of the route are cached.
      */
     bool caches;
     /*
-     Requests may be [needed](super::cache::sszip_exchange_need) before they are
-     sent.
+     Requests of the route may need a lookup: call `sszip_exchange_need`
+     before a request is sent.
      */
     bool reads;
     /*
-     No request with a body goes on there unless it was looked up.
+     Requests with a body are not forwarded without a lookup.
      */
     bool judges;
     /*
-     Requests may have [something to ask](super::cache::sszip_exchange_take_inquiry).
+     Requests of the route may need a probe: call
+     `sszip_exchange_take_inquiry`.
      */
     bool inquires;
     /*
-     How many buffers a stream has at most.
+     Maximum number of output buffers of one stream.
      */
     size_t buffers;
     /*
-     Bytes of each.
+     Size of each output buffer, in bytes.
      */
     size_t buffer_size;
 } sszip_rules;
 
 /*
- A store of the host's own. Where a number is 0 the owner has its default.
- The strings are ended by NUL.
+ The host's own store. A number that is 0 means the owner's default. The
+ strings are NUL-terminated; `len` does not count the NUL.
  */
 typedef struct {
     /*
-     Its folder, an absolute path. The owner of a store is to have it to itself.
+     Folder of the store, an absolute path. One owner at a time may use it.
      */
     sszip_str folder;
     /*
-     The owner's socket in it.
+     Path of the owner's socket in the folder.
      */
     sszip_str socket;
     /*
-     Where the data are in it.
+     Path of the database in the folder.
      */
     sszip_str data;
     /*
-     What it may take on disk, in bytes.
+     Maximum size on disk, in bytes.
      */
     uint64_t max_size;
     /*
-     What entries may take in the owner's memory, in bytes.
+     Maximum size of the entries in the owner's memory, in bytes.
      */
     uint64_t memory;
     /*
-     The longest entry, in bytes.
+     Maximum length of one entry, in bytes.
      */
     uint64_t max_entry;
     /*
-     For how long what nobody asks for is kept, in milliseconds.
+     Time without a request after which an entry is removed, in milliseconds.
      */
     uint64_t inactive;
     /*
-     Entries are not made smaller before they go to the disk.
+     Entries are not recompressed before they are written to disk.
      */
     bool no_recompress;
     /*
-     The heads that are to be followed, as the owner takes them. There are
-     secrets in it.
+     Head sources that the owner follows, in the owner's format. Contains
+     secrets.
      */
     sszip_str heads;
 } sszip_store;
@@ -538,17 +616,17 @@ typedef struct {
  */
 typedef struct {
     /*
-     As it came, in any case.
+     Name as received, in any case.
      */
     sszip_str name;
     /*
-     Without the white space around it.
+     Value without surrounding white space.
      */
     sszip_str value;
 } sszip_field;
 
 /*
- A request head as the host saw it.
+ A request head as the host received it.
  */
 typedef struct {
     /*
@@ -556,45 +634,44 @@ typedef struct {
      */
     size_t size;
     /*
-     The method.
+     Request method.
      */
     sszip_str method;
     /*
-     Path and query, as the client sent them or, where the proxy has rewritten
-     them, as that came out.
+     Path and query as the client sent them, or as the proxy rewrote them.
      */
     sszip_str target;
     /*
-     All header fields, `Host` among them.
+     All headers, `Host` included.
      */
     const sszip_field *fields;
     /*
-     How many.
+     Number of headers.
      */
     size_t nfields;
 } sszip_request_head;
 
 /*
- A change to a message head: the field shall have this value and no other.
- `value.data` NULL: the field shall go.
+ A change to one header of a message head: the header is set to the value, in
+ place of all present values, or removed if `value.data` is NULL.
  */
 typedef struct {
     /*
-     As it is to be written.
+     Name as it is to be written.
      */
     sszip_str name;
     /*
-     NULL `data` removes the field.
+     New value; NULL `data` removes the header.
      */
     sszip_str value;
     /*
-     Which field that is.
+     Number of the header, for hosts that store it in a member of its own.
      */
     sszip_known_field field;
 } sszip_edit;
 
 /*
- A response head as the host saw it.
+ A response head as the host received it.
  */
 typedef struct {
     /*
@@ -602,41 +679,40 @@ typedef struct {
      */
     size_t size;
     /*
-     All header fields. `Content-Length` may be among them or not.
+     All headers. `Content-Length` may be omitted.
      */
     const sszip_field *fields;
     /*
-     How many.
+     Number of headers.
      */
     size_t nfields;
     /*
-     Length of the body in bytes, or negative where the head does not give
-     it.
+     Length of the body in bytes; negative: the head does not contain it.
      */
     int64_t content_length;
     /*
-     The wall clock, in seconds since 1970.
+     Wall clock, in seconds since 1970.
      */
     uint64_t now;
     /*
-     The status code.
+     Status code.
      */
     uint16_t status;
     /*
-     A body without a length ends visibly (chunked, HTTP/2), not with its
-     connection.
+     The end of a body without a length is visible (chunked, HTTP/2);
+     otherwise it is the end of the connection.
      */
     bool delimited;
     /*
-     The operator wants pieces to go through as they come.
+     The operator wants pieces to be sent without buffering.
      */
     bool unbuffered;
     /*
-     The answer becomes a part of another one.
+     The response becomes a part of another response.
      */
     bool subrequest;
     /*
-     The host's own rules allow a content coding here.
+     The host's own rules allow a content coding for this response.
      */
     bool coding_allowed;
     /*
@@ -646,44 +722,46 @@ typedef struct {
 } sszip_response_head;
 
 /*
- What a host is to do next, and with what.
+ Next action of the host, with its parameters.
  */
 typedef struct {
     /*
-     What to do.
+     Action.
      */
     sszip_do act;
     /*
-     The host's own from here on; NULL unless it is to be run.
+     Job that the host owns from here on; NULL unless the action is
+     `SSZIP_DO_RUN`.
      */
     sszip_job *job;
     /*
-     For logs, ended by NUL; static. NULL unless the answer fails.
+     Reason for logs, NUL-terminated and static; NULL unless the action is
+     `SSZIP_DO_FAIL`.
      */
     const char *why;
 } sszip_step;
 
 /*
- What a call of `sszip_exchange_stream` did.
+ Progress of one call of `sszip_exchange_stream`.
  */
 typedef struct {
     /*
-     Bytes of the piece that were taken.
+     Bytes of the piece that were consumed.
      */
     size_t consumed;
     /*
-     Bytes that were written.
+     Bytes that were written to the output.
      */
     size_t written;
     /*
-     All was taken, and flushed as asked. If not, there was no room: call
-     again with what is left and the same flush.
+     All input was consumed and flushed as requested. Otherwise the output is
+     full: call again with the rest of the piece and the same flush.
      */
     bool complete;
 } sszip_progress;
 
 /*
- A look-up of stored answers.
+ Input of a lookup of stored responses.
  */
 typedef struct {
     /*
@@ -691,56 +769,57 @@ typedef struct {
      */
     size_t size;
     /*
-     What keeps answers of one chain apart from those of another; NULL
-     `data`: which node the place passes requests to, `port`, `host` and the
-     request's target.
+     Namespace, which separates the responses of one chain from the responses
+     of other chains. NULL `data`: the library derives it from the route's upstream, `port`,
+     `host` and the request's target.
      */
     sszip_str name_space;
     /*
-     Which node that is, as the configuration names it, if each request has its
-     own; NULL `data`: the place's.
+     URL of the upstream as the configuration names it, if it differs from
+     request to request; NULL `data`: the route's upstream.
      */
     sszip_str url;
     /*
-     The host that is asked, as the proxy itself reads it.
+     Host name of the request as the proxy itself determines it.
      */
     sszip_str host;
     /*
-     The port on which the proxy was asked.
+     Port on which the proxy received the request.
      */
     uint16_t port;
     /*
-     The request's body, if it is whole; else as much of its beginning as is in memory.
+     Request body, if it is complete; otherwise the part of its beginning
+     that is in memory.
      */
     sszip_str body;
     /*
-     What the host has of it: one of `sszip_request_body`.
+     State of the request body: an `sszip_request_body`.
      */
     uint32_t body_is;
     /*
-     Milliseconds of `CLOCK_MONOTONIC`, read for this event, here and
-     wherever else there is a `now` of this type.
+     Milliseconds of `CLOCK_MONOTONIC`, read for this event; every parameter
+     `now` of type `uint64_t` has this unit.
      */
     uint64_t now;
     /*
-     What is stored is not to be sent; the node's answer replaces it.
+     Do not send a stored response; the upstream's response replaces it.
      */
     bool bypass;
     /*
-     By what `sszip_next_woken` is to name this request; 0: it will not
-     wait.
+     Identity by which `sszip_next_woken` returns this request; 0: the
+     request does not wait.
      */
     size_t waiter;
     /*
-     The host's own rules allow a content coding here.
+     The host's own rules allow a content coding for this response.
      */
     bool coding_allowed;
     /*
-     Of a batch the node is to be asked for all or nothing.
+     Forward a batch as a whole or not at all: it is not split.
      */
     bool whole;
     /*
-     The host has other filters, which may change bodies, and calls
+     The host has other filters that may change bodies, and calls
      `sszip_exchange_beside`.
      */
     bool filters;
@@ -749,19 +828,19 @@ typedef struct {
      */
     bool host_writes_vary;
     /*
-     The host's configuration tells the node which codings the client accepts,
-     whatever the upstream edits say.
+     The host's configuration forwards the client's accepted codings to the
+     upstream, whatever the upstream edits specify.
      */
     bool forwards_codings;
     /*
-     Nothing tells the place from others that pass the same requests elsewhere: without
-     a `name_space` it is not looked up.
+     No property distinguishes the route from others that pass the same
+     requests elsewhere: requests without a `name_space` are not looked up.
      */
     bool unnamed;
 } sszip_asked;
 
 /*
- Where the workers of a host count.
+ Shared memory in which the workers of a host count.
  */
 typedef struct {
     /*
@@ -769,74 +848,76 @@ typedef struct {
      */
     size_t size;
     /*
-     `sszip_board_length()` bytes that all of them share.
+     `sszip_board_length()` bytes that all workers share. The host owns them.
      */
     void *memory;
     /*
-     Which of them this one is: no other that lives at that time has the same number.
+     Number of this worker: no other live worker has the same.
      */
     size_t worker;
     /*
-     The host and its version: "nginx/1.22.1".
+     Name and version of the host: "nginx/1.22.1".
      */
     sszip_str host;
 } sszip_board;
 
 /*
- Which SSZ type; what is empty was not said.
+ Selects an SSZ type; an empty string means that the property is not
+ specified.
  */
 typedef struct {
     /*
-     As the specs write it; or a method of JSON-RPC, or the path of a route of the
-     Beacon API, for what that gives.
+     Name of the type as the consensus specifications write it, or a JSON-RPC
+     method or the path of a Beacon API route, whose result is meant.
      */
     sszip_str name;
     /*
-     Of which fork.
+     Name of the fork.
      */
     sszip_str fork;
     /*
-     Of which preset.
+     Name of the preset.
      */
     sszip_str preset;
     /*
-     Of JSON, what it is: "value", "answer" or "auto".
+     Role of a JSON input: "value", "answer" or "auto".
      */
     sszip_str form;
     /*
-     Of SSZ, which part is meant.
+     Path of a part of an SSZ value.
      */
     sszip_str path;
 } sszip_what;
 
 /*
- A call of a request. What it points at lies in the request's body.
+ A call of a JSON-RPC request. Its strings point into the request body, or
+ into the library's decoded copy of it.
  */
 typedef struct {
     /*
-     The method's name.
+     Name of the method.
      */
     sszip_str method;
     /*
-     The id, raw JSON; NULL `data`: there is none.
+     Raw JSON of the id; NULL `data`: there is none.
      */
     sszip_str id;
     /*
-     The same of the params.
+     Raw JSON of the params; NULL `data`: there are none.
      */
     sszip_str params;
 } sszip_call;
 
 /*
- Something that was counted.
+ A metric of the host's workers.
  */
 typedef struct {
     /*
-     What it is.
+     Name of the metric.
      */
     sszip_str name;
     /*
-     How many.
+     Value of the metric.
      */
     uint64_t number;
 } sszip_figure;
@@ -846,19 +927,20 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The version that this is. Static.
+ Returns the version of the library. Static.
  */
 sszip_str sszip_version(void);
 
 /*
- What compresses on this machine, for logs. To be called after any fork.
- Static.
+ Returns the names of the codec libraries in use on this machine, for logs.
+ Static. Call it after the last fork.
  */
 sszip_str sszip_coders(void);
 
 /*
- Nothing yet. A folder that is not absolute is one in `prefix`, other files are
- in `file_prefix`.
+ Creates an empty configuration. Folders that are not absolute are relative
+ to `prefix`, other files to `file_prefix`. The host owns it and frees it
+ with `sszip_plan_free`.
 
  # Safety
  The strings are valid; `out` points at memory of its type.
@@ -868,13 +950,13 @@ sszip_status sszip_plan_new(sszip_str prefix,
                             sszip_plan **out);
 
 /*
- Takes a directive for the block `*block`; 0: that has said nothing yet, and gets
- its number.
+ Adds a directive to the block `*block`; 0: a new block, whose number is
+ written to `*block`.
 
- On `SSZIP_STATUS_INVALID` `said` goes on from the directive's name and says
- what is allowed, for the operator; nothing has changed then. On
- `SSZIP_STATUS_OK` it says what the operator should know of the directive all
- the same, and is empty where there is nothing. Valid until the next call.
+ Writes a text for the operator to `said`, which continues the directive's
+ name: on `SSZIP_STATUS_INVALID` the error and the accepted values, and the
+ configuration is unchanged; on `SSZIP_STATUS_OK` a warning, or an empty
+ string. Valid until the next call for `plan`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
@@ -887,13 +969,13 @@ sszip_status sszip_plan_set(sszip_plan *plan,
                             sszip_str *said);
 
 /*
- Adds the place that the block `*block` makes, inside of the block `outer`, and
- says what is to be known of it. 0: a block that says nothing; `*block` gets a
- number then.
+ Adds the route of the block `*block` inside the block `outer`, and writes
+ its settings to `rules`; `rules->config` is valid until `sszip_plan_free`.
+ 0: a block without directives; if `*block` is 0, a number is written to it.
 
- On `SSZIP_STATUS_INVALID` `said` is what is wrong, for the operator, with
- the place in the configuration; on `SSZIP_STATUS_OK` what the operator should
- know all the same, or empty. Valid until the next call.
+ Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+ error with its position in the configuration; on `SSZIP_STATUS_OK` a
+ warning, or an empty string. Valid until the next call for `plan`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
@@ -908,8 +990,8 @@ sszip_status sszip_plan_add(sszip_plan *plan,
                             sszip_str *said);
 
 /*
- Adds servers that the configuration names together, and `url`s of places by
- that name.
+ Adds a named group of servers, which the `url` of a route may refer to by
+ this name.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are `nservers`
@@ -921,8 +1003,10 @@ sszip_status sszip_plan_add_upstream(sszip_plan *plan,
                                      size_t nservers);
 
 /*
- Whether all of it goes together, once all was added. `said` is as of
- `sszip_plan_add`.
+ Validates the configuration as a whole, after all its parts were added.
+ Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+ error, on `SSZIP_STATUS_OK` a warning or an empty string. Valid until the
+ next call for `plan`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
@@ -931,8 +1015,9 @@ sszip_status sszip_plan_add_upstream(sszip_plan *plan,
 sszip_status sszip_plan_check(sszip_plan *plan, sszip_str *said);
 
 /*
- After `sszip_plan_check`: where the owner of a store listens, "unix:" and a path,
- ended by NUL; empty: there is none. Valid as long as the plan.
+ Returns the address of the owner of a store, after `sszip_plan_check`:
+ "unix:" and a path, NUL-terminated; empty: there is no owner. Valid until
+ `sszip_plan_free`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -940,12 +1025,13 @@ sszip_status sszip_plan_check(sszip_plan *plan, sszip_str *said);
 sszip_str sszip_plan_owner(const sszip_plan *plan);
 
 /*
- Prepares the process that will serve, one of `processes`, after any fork:
- makes the hot tier, with its share of `cache_memory`, if there is a cache,
- opens what would else be opened when it is needed first, and there may be no
- memory, sets how the C library keeps what is freed, and joins the owner of a
- store, to which `sszip_link_tick` opens the connections. A second call changes
- nothing. Without it nothing is cached.
+ Prepares a worker process, one of `processes`, after the last fork. Creates
+ the hot tier with the worker's share of `cache_memory`, if a route caches;
+ allocates what would otherwise be allocated on first use, when memory may be
+ exhausted; configures how the C library retains freed memory; and joins the
+ owner of a store, to which the host opens the connections after
+ `sszip_link_tick`. A second call has no effect. Without this call nothing is
+ cached.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -954,8 +1040,9 @@ sszip_status sszip_plan_start(const sszip_plan *plan,
                               size_t processes);
 
 /*
- After `sszip_plan_check`: the host's own store, and all that its owner is to
- know, valid as long as the plan. `SSZIP_STATUS_MISUSE`: there is none.
+ Returns the host's own store and the settings of its owner, after
+ `sszip_plan_check`. The strings are valid until `sszip_plan_free`.
+ `SSZIP_STATUS_MISUSE`: the configuration has no store.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
@@ -965,7 +1052,8 @@ sszip_status sszip_plan_store(const sszip_plan *plan,
                               sszip_store *out);
 
 /*
- What was made from it goes on.
+ Frees a configuration with its `sszip_config`s. Exchanges that were created
+ with them continue.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -973,25 +1061,28 @@ sszip_status sszip_plan_store(const sszip_plan *plan,
 void sszip_plan_free(sszip_plan *plan);
 
 /*
- A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while
- the process is short of memory.
+ Creates an exchange on the route that has these settings. The host owns it
+ and frees it with `sszip_exchange_free`; it may outlive `config`. Returns
+ `SSZIP_STATUS_MEMORY` while the process is short of memory.
 
  # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
+ `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out` points at
+ memory of its type.
  */
 sszip_status sszip_exchange_new(const sszip_config *config,
                                 sszip_exchange **out);
 
 /*
- Ends an exchange; what its functions gave out ends with it.
+ Frees an exchange and all its results.
 
  # Safety
- `exchange` is NULL or from `sszip_exchange_new` and not freed.
+ `exchange` is NULL or from a function that returns a new exchange, and not
+ freed.
  */
 void sszip_exchange_free(sszip_exchange *exchange);
 
 /*
- The client's request head. Copies what it needs.
+ Reads the client's request head. Copies what the exchange needs.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -1001,8 +1092,9 @@ sszip_status sszip_exchange_request_head(sszip_exchange *exchange,
                                          const sszip_request_head *head);
 
 /*
- Changes to the head that the node gets. The list is valid until the next
- call of an `_edits` function, its strings until `sszip_exchange_free`.
+ Returns the changes to the request head that the upstream receives. The list
+ is valid until the next call of an `_edits` function for the exchange, its
+ strings until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.
@@ -1012,10 +1104,11 @@ sszip_status sszip_exchange_upstream_edits(sszip_exchange *exchange,
                                            size_t *nedits);
 
 /*
- The response head. Copies what it needs. If the library fails inside, the
- response passes without an edit, or, if it is to a part of a batch, is held
- for a 502; to a request that takes SSZ only, where JSON could be made that, it
- is `SSZIP_DO_FAIL`.
+ Reads the response head, and returns the next action. Copies what the
+ exchange needs. If the library fails inside, the response passes without an
+ edit; the response to a part of a batch is buffered and becomes a 502; the
+ response to a request that accepts only SSZ, where the upstream sends JSON,
+ becomes `SSZIP_DO_FAIL`.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -1026,8 +1119,9 @@ sszip_status sszip_exchange_response_head(sszip_exchange *exchange,
                                           sszip_step *step);
 
 /*
- The host has no memory to show the response head. What comes of it is as if
- the library had failed inside.
+ Continues an exchange whose response head the host cannot pass for lack of
+ memory. The result is the same as if the library had failed in
+ `sszip_exchange_response_head`.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1036,8 +1130,9 @@ sszip_status sszip_exchange_no_response_head(sszip_exchange *exchange,
                                              sszip_step *step);
 
 /*
- A piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`. Copies it.
- If the library fails inside, the exchange gives up.
+ Reads a piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`, and
+ returns the next action. Copies the piece. If the library fails inside, the
+ exchange stops buffering and sends the original.
 
  # Safety
  `exchange` is NULL or valid, `piece` a valid string; `step` points at
@@ -1048,8 +1143,8 @@ sszip_status sszip_exchange_piece(sszip_exchange *exchange,
                                   sszip_step *step);
 
 /*
- The time to hold a head is over, or the node flushes. On `SSZIP_DO_AWAIT`
- the host goes on holding.
+ Ends the buffering window, because its time is over or the upstream flushes.
+ After `SSZIP_DO_AWAIT` the host continues to buffer.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1058,8 +1153,8 @@ sszip_status sszip_exchange_release(sszip_exchange *exchange,
                                     sszip_step *step);
 
 /*
- After `SSZIP_DO_HOLD`, how many bytes of the body it is best to read at once; 0:
- as many as the host reads by itself.
+ Returns the number of bytes of the body to read at a time after
+ `SSZIP_DO_HOLD`; 0: the host's own number.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1067,9 +1162,10 @@ sszip_status sszip_exchange_release(sszip_exchange *exchange,
 size_t sszip_exchange_read_size(const sszip_exchange *exchange);
 
 /*
- In how many milliseconds the host is to call `sszip_exchange_release`, or to
- flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
- look up again, or to drop what was to be asked; negative: it may wait for what comes.
+ Returns the number of milliseconds after which the host must act: call
+ `sszip_exchange_release`, flush a stream whose whole input was written,
+ repeat the lookup after `SSZIP_DO_WAIT`, or cancel a probe. Negative: no
+ timer is due.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1077,9 +1173,9 @@ size_t sszip_exchange_read_size(const sszip_exchange *exchange);
 int64_t sszip_exchange_next_timer(const sszip_exchange *exchange);
 
 /*
- Codes what was held, then `piece`, into `output`, as much as there is room
- for. `flush` is an `sszip_flush`. On any status but `SSZIP_STATUS_OK` the
- answer must be cut off visibly.
+ Compresses the buffered body, then `piece`, into `output`, up to `room`
+ bytes. `flush` is an `sszip_flush`. On any status other than
+ `SSZIP_STATUS_OK` the host must truncate the response visibly.
 
  # Safety
  `exchange` is NULL or valid, `piece` a valid string; `output` has room for
@@ -1093,8 +1189,9 @@ sszip_status sszip_exchange_stream(sszip_exchange *exchange,
                                    sszip_progress *progress);
 
 /*
- The host saw the end of a held body. If the library fails inside, the
- exchange gives up, or fails if the body is known not to be whole.
+ Ends a buffered body at its end, and returns the next action. If the library
+ fails inside, the exchange sends the original, or fails if the body is known
+ to be truncated.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1102,8 +1199,8 @@ sszip_status sszip_exchange_stream(sszip_exchange *exchange,
 sszip_status sszip_exchange_end(sszip_exchange *exchange, sszip_step *step);
 
 /*
- The node has broken its response off while the head is held: what can be sent all the
- same.
+ Ends a body that the upstream truncated while the head is withheld, and
+ returns the action for what can be sent nevertheless.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1112,7 +1209,8 @@ sszip_status sszip_exchange_end_early(sszip_exchange *exchange,
                                       sszip_step *step);
 
 /*
- The node went away while the head is held or the body streams.
+ Aborts the exchange: the upstream's connection ended while the head is
+ withheld or the body streams.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1120,8 +1218,9 @@ sszip_status sszip_exchange_end_early(sszip_exchange *exchange,
 sszip_status sszip_exchange_cut_short(sszip_exchange *exchange);
 
 /*
- Changes to the head that the client gets. The list is valid until the next
- call of an `_edits` function, its strings until `sszip_exchange_free`.
+ Returns the changes to the response head that the client receives. The list
+ is valid until the next call of an `_edits` function for the exchange, its
+ strings until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.
@@ -1131,8 +1230,8 @@ sszip_status sszip_exchange_head_edits(sszip_exchange *exchange,
                                        size_t *nedits);
 
 /*
- Whether the answer depends on `Accept-Encoding`: a host that writes that
- `Vary` itself is to do so.
+ Returns whether the response depends on `Accept-Encoding`: a host that
+ writes that `Vary` itself must write it.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1140,10 +1239,10 @@ sszip_status sszip_exchange_head_edits(sszip_exchange *exchange,
 bool sszip_exchange_varies(const sszip_exchange *exchange);
 
 /*
- What a cache between the exchange and the node should tell answers apart
- by: the node's `Vary` value without the fields that the upstream edits make
- the same for every request. Valid until the next call or
- `sszip_exchange_free`.
+ Returns the `Vary` value for a cache between the exchange and the upstream:
+ the upstream's value without the headers that the upstream edits set to one
+ value for every request. Valid until the next call of this function for the
+ exchange, or `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid, `vary` a valid string; `out` points at memory
@@ -1154,8 +1253,9 @@ sszip_status sszip_exchange_upstream_vary(sszip_exchange *exchange,
                                           sszip_str *out);
 
 /*
- Bytes to send right after the head, in pieces. The list is valid until the
- next call, the bytes until `sszip_exchange_free`.
+ Returns the bytes to send directly after the head, as a list of pieces. The
+ list is valid until the next call of this function for the exchange, the
+ bytes until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.
@@ -1165,10 +1265,11 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
                                  size_t *npieces);
 
 /*
- What a look-up needs, of a request with a body of `length` bytes; 0: it has
- none; negative: that will be known at its end. Asked again after
- `SSZIP_NEED_BODY` or `SSZIP_NEED_WHOLE_BODY`, it has been read; after the look-up nothing is needed,
- unless it is to be made again.
+ Returns the part of the request body that a lookup requires, for a request
+ with a body of `length` bytes; 0: there is no body; negative: the length is
+ unknown until its end. A second call after `SSZIP_NEED_BODY` or
+ `SSZIP_NEED_WHOLE_BODY` means that the body was read. After the lookup
+ nothing is required, unless the lookup is to be repeated.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1177,9 +1278,10 @@ sszip_need sszip_exchange_need(sszip_exchange *exchange,
                                int64_t length);
 
 /*
- Takes the memory for a copy of the request's body, of so many bytes, which the host
- has in several places and makes for the look-up: it is given back when that has been
- done. `false`: there is not enough, and the look-up is without a body.
+ Reserves memory for a copy of `bytes` bytes of the request body, which the
+ host assembles for the lookup because it stores the body in several buffers.
+ The lookup releases the reservation. `false`: the memory budget is
+ exhausted, and the lookup takes place without a body.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1188,8 +1290,8 @@ bool sszip_exchange_take_room(sszip_exchange *exchange,
                               size_t bytes);
 
 /*
- Looks for stored answers to the request. If the library fails inside, the
- request goes to the node.
+ Looks up stored responses to the request, and returns the next action. If
+ the library fails inside, the request is forwarded.
 
  # Safety
  `exchange` is NULL or valid; `asked` is NULL or valid with all that it
@@ -1200,9 +1302,10 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
                                     sszip_step *step);
 
 /*
- Purges what `query` says (docs/caching.md, Purging), instead of a look-up, and
- with steps of one. `method` is the request's; of `asked`, `name_space` is where
- the query does not say it, and `waiter` must not be 0.
+ Purges the entries that `query` selects (docs/caching.md, Purging), in place
+ of a lookup and with its actions. `method` is the request's method.
+ `asked->name_space` is the namespace of a query without one; `asked->waiter`
+ must not be 0.
 
  # Safety
  `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is
@@ -1215,9 +1318,10 @@ sszip_status sszip_exchange_purge(sszip_exchange *exchange,
                                   sszip_step *step);
 
 /*
- After a look-up that found something: an exchange that awaits the response
- head of a request like this one, which the host is to make in the background;
- NULL: none is to be made. It is freed like any other.
+ Returns an exchange for a background update, after a lookup that found an
+ entry; NULL: no update is due. The host sends a copy of this request in the
+ background and continues the new exchange with the response head. It owns
+ the new exchange and frees it with `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1225,12 +1329,15 @@ sszip_status sszip_exchange_purge(sszip_exchange *exchange,
 sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
 
 /*
- Before anything else becomes of the request: an exchange that awaits the response
- head of a GET without a body, which the host is to make in the background, to
- `sszip_exchange_path_of_inquiry` of this request's path; NULL: none is to be made.
- To be called until then. `url` is where the request goes, if each has its own; NULL
- `data`: the place's. If `sszip_exchange_next_timer` is over before there is an answer,
- the host drops it. It is freed like any other.
+ Returns an exchange for a probe, before the request is processed any
+ further; NULL: no probe is due. Call it until it returns NULL. The host
+ sends a GET without a body to the path that `sszip_exchange_path_of_inquiry`
+ derives from this request's path, and continues the new exchange with the
+ response head. `url` is the upstream of this request if it differs from
+ request to request; NULL `data`: the route's upstream. The host cancels the
+ probe if there is no response after `sszip_exchange_next_timer`
+ milliseconds. It owns the new exchange and frees it with
+ `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid, `url` a valid string.
@@ -1240,9 +1347,11 @@ sszip_exchange *sszip_exchange_take_inquiry(sszip_exchange *exchange,
                                             uint64_t now);
 
 /*
- Of an exchange of `sszip_exchange_take_inquiry`: the path that is to be asked in
- place of `path`, which is the request's. Valid until the next call, or
- `sszip_exchange_free`. `SSZIP_STATUS_MISUSE`: there is none.
+ Returns the path of a probe, for an exchange of
+ `sszip_exchange_take_inquiry`, in place of `path`, which is the request's
+ path. Valid until the next call of this function or of
+ `sszip_exchange_variable` for the exchange, or `sszip_exchange_free`.
+ `SSZIP_STATUS_MISUSE`: the exchange is no probe.
 
  # Safety
  `exchange` is NULL or valid, `path` a valid string; `out` points at memory of its
@@ -1253,9 +1362,10 @@ sszip_status sszip_exchange_path_of_inquiry(sszip_exchange *exchange,
                                             sszip_str *out);
 
 /*
- The node fails the request: to be said before the head of what the client
- would get, of which `status` is the status. `failure` is an `sszip_failure`.
- Whether a stored answer will be sent in its place.
+ Reports that the upstream failed the request, before the head of the host's
+ own error response, whose status is `status`. `failure` is an
+ `sszip_failure`. Writes to `stands_in` whether a stale response is sent in
+ its place.
 
  # Safety
  `exchange` is NULL or valid; `stands_in` points at memory of its type.
@@ -1267,7 +1377,8 @@ sszip_status sszip_exchange_fails(sszip_exchange *exchange,
                                   bool *stands_in);
 
 /*
- The same as `sszip_exchange_fails` would say; nothing is said.
+ Writes to `stands_in` the result that `sszip_exchange_fails` would have,
+ without reporting a failure.
 
  # Safety
  `exchange` is NULL or valid; `stands_in` points at memory of its type.
@@ -1279,7 +1390,7 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
                                            bool *stands_in);
 
 /*
- The body of the request that goes to the node, after
+ Returns the body of the upstream request, after
  `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 
  # Safety
@@ -1288,9 +1399,9 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
 sszip_str sszip_exchange_request_body(const sszip_exchange *exchange);
 
 /*
- Path and query of what the node is to be asked for, after
- `SSZIP_DO_FORWARD_REWRITTEN`; none: those that were shown. Valid until
- `sszip_exchange_free`.
+ Returns the path and query of the upstream request, after
+ `SSZIP_DO_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
+ target. Valid until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1298,7 +1409,7 @@ sszip_str sszip_exchange_request_body(const sszip_exchange *exchange);
 sszip_str sszip_exchange_request_target(const sszip_exchange *exchange);
 
 /*
- The status of a stored answer; 0: there is none.
+ Returns the status code of a stored response; 0: there is none.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1306,8 +1417,8 @@ sszip_str sszip_exchange_request_target(const sszip_exchange *exchange);
 uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 
 /*
- Nothing of the answer is to be stored: the operator says so
- (`sszip_no_cache`).
+ Prevents that the response is stored, because the operator excludes it
+ (directive `no_cache`).
 
  # Safety
  `exchange` is NULL or valid.
@@ -1315,8 +1426,8 @@ uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 
 /*
- The host has rewritten where the node's answer points to, for this client:
- it is not stored.
+ Prevents that the response is stored, because the host rewrote the target of
+ its redirect for this client.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1324,9 +1435,10 @@ sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 sszip_status sszip_exchange_redirected(sszip_exchange *exchange);
 
 /*
- All of the answer is with the host: what is to be stored of it is, or a job
- is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
- to do. `sszip_next_woken` may have something to say then.
+ Reports that the host received the whole response, so that it is stored.
+ Returns the job that stores it, which the host owns, runs and ends with
+ `sszip_job_store`; NULL: there is nothing left to do. Call
+ `sszip_next_woken` afterwards.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1335,12 +1447,13 @@ sszip_job *sszip_exchange_sent(sszip_exchange *exchange,
                                uint64_t now);
 
 /*
- The response head as the node sent it, before the host has hidden, added or
- changed anything; before `sszip_exchange_response_head`, where the host can
- tell. If its status says that the node fails, and `sszip_exchange_fails` was
- not called, `failure`, an `sszip_failure`, says how. `replaced`: a stored answer
- takes the place of the node's, with `sszip_exchange_status` and the head edits
- as the whole head.
+ Reads the response head as the upstream sent it, before the host hides, adds
+ or changes a header, and before `sszip_exchange_response_head`, where the
+ host can tell the two apart. `failure`, an `sszip_failure`, is the way in
+ which the upstream failed if the status is a failure and
+ `sszip_exchange_fails` was not called. Writes to `replaced` whether a stored
+ response replaces the upstream's, with `sszip_exchange_status` and the head
+ edits as the whole head.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -1353,10 +1466,10 @@ sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
                                       bool *replaced);
 
 /*
- Of an answer whose head is about to be shown to
- `sszip_exchange_response_head`, or of a stored one that is about to be sent:
- whether others of the host's filters change the body, as it seems, whether
- they code it, and whether its head gives its length.
+ Reports whether the host's other filters appear to change the body
+ (`changes`) and compress it (`codes`), and whether its head has a length.
+ Call it before `sszip_exchange_response_head`, or before a stored response
+ is sent. Returns the effect of the other filters.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1367,9 +1480,9 @@ sszip_beside sszip_exchange_beside(sszip_exchange *exchange,
                                    bool has_length);
 
 /*
- Whether it was seen, and not known before, that others change bodies at this
- place: the operator should know. To be asked after `sszip_exchange_beside` and
- `sszip_exchange_sent`; it is said once.
+ Returns whether filter detection found for the first time that other filters
+ change bodies on this route, which the host logs. Returns `true` once; call
+ it after `sszip_exchange_beside` and `sszip_exchange_sent`.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1377,9 +1490,10 @@ sszip_beside sszip_exchange_beside(sszip_exchange *exchange,
 bool sszip_exchange_is_news(sszip_exchange *exchange);
 
 /*
- So many bytes of the body as the node sent it, after
- `sszip_exchange_node_head`, and before anybody has changed it; `data` is NULL
- where they are not in memory. `last`: that is its end. What comes of it is as of
+ Reads `len` bytes of the body as the upstream sent it, after
+ `sszip_exchange_node_head` and before another filter changes it; `data` is
+ NULL if they are not in memory. `last`: the body ends with them. Returns a
+ job or NULL, with the meaning and ownership of the result of
  `sszip_exchange_sent`.
 
  # Safety
@@ -1392,9 +1506,10 @@ sszip_job *sszip_exchange_node_piece(sszip_exchange *exchange,
                                      uint64_t now);
 
 /*
- The fields of a stored answer's head as they have become on their way to the
- client; if others change its body it is sent in identity after all. Asks for
- the head edits and the body anew. `SSZIP_STATUS_MEMORY`: it can't be sent.
+ Reads the headers of a stored response after the host's other filters
+ changed its head; if they change the body, the response is sent in identity.
+ Read the head edits and the body again afterwards. `SSZIP_STATUS_MEMORY`:
+ the response cannot be sent.
 
  # Safety
  `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
@@ -1404,9 +1519,9 @@ sszip_status sszip_exchange_stored_head(sszip_exchange *exchange,
                                         size_t nfields);
 
 /*
- Whether an answer of that media type and length (negative: not known) would
- be coded, or is a stored one that is, or a part of a batch: until then it is
- not for other coders. `false` for NULL.
+ Returns whether a response of this media type and length (negative: unknown)
+ would be compressed, or is a compressed stored response or a part of a
+ batch; other filters must not compress it before. `false` for NULL.
 
  # Safety
  `exchange` is NULL or valid, `content_type` a valid string.
@@ -1416,8 +1531,8 @@ bool sszip_exchange_would_code(const sszip_exchange *exchange,
                                int64_t length);
 
 /*
- Whether something is to be stored of the answer that is awaited: it is
- worth having even when the client has gone. `false` for NULL.
+ Returns whether the awaited response is stored, so that it is worth fetching
+ although the client is gone. `false` for NULL.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1425,8 +1540,8 @@ bool sszip_exchange_would_code(const sszip_exchange *exchange,
 bool sszip_exchange_is_filling(const sszip_exchange *exchange);
 
 /*
- Nothing more comes of the exchange, and nobody waits for it; what it gave out
- is valid until `sszip_exchange_free`.
+ Detaches an exchange whose client and host need nothing more of it. Its
+ results stay valid until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1434,9 +1549,9 @@ bool sszip_exchange_is_filling(const sszip_exchange *exchange);
 sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
 
 /*
- A line for the error log, about hits that were verified: as much of it as there is
- room for is written to `text`, and its length is given back; 0: there is none. To be
- asked until then after something was stored.
+ Writes the next line for the error log about verified hits to `text`,
+ truncated to `size` bytes, and returns its length; 0: there is none. Call it
+ until it returns 0 after a response was stored.
 
  # Safety
  `text` is NULL, or `size` bytes can be written there.
@@ -1445,8 +1560,9 @@ size_t sszip_next_line(uint8_t *text,
                        size_t size);
 
 /*
- Writes what others have said for a line of a log, without what would begin another line
- or steer a terminal: as much of it as there is room for. Its length is given back.
+ Escapes text from other programs for a line of a log, so that it cannot
+ begin a new line or control a terminal. Writes it to `text`, truncated to
+ `size` bytes, and returns its length.
 
  # Safety
  `said` is a valid string; `text` is NULL, or `size` bytes can be written there.
@@ -1456,47 +1572,52 @@ size_t sszip_log_text(sszip_str said,
                       size_t size);
 
 /*
- A request that waits and is to be looked up again: its `waiter`, or 0. To
- be asked until 0 after something was stored and after an exchange was freed.
+ Returns the `waiter` of a waiting request whose lookup is to be repeated; 0:
+ there is none. Call it until it returns 0, after a response was stored and
+ after an exchange was freed.
  */
 size_t sszip_next_woken(void);
 
 /*
- How many jobs a process should run at once, at most; the others wait. To be asked
- after any fork, once the process is bound to its processors.
+ Returns the maximum number of jobs that a process should run at a time; the
+ others wait. Call it after the last fork, when the process is bound to its
+ processors.
  */
 size_t sszip_jobs_at_once(void);
 
 /*
- Runs it, milliseconds for each megabyte. If the library fails inside, the
- answer is the original, or nothing is stored.
+ Runs a job, which takes milliseconds per megabyte. If the library fails
+ inside, the response is the original, or is not stored.
 
  # Safety
- `job` is NULL or valid, and no other thread uses it now.
+ `job` is NULL or valid, and no other thread uses it during the call.
  */
 sszip_status sszip_job_run(sszip_job *job);
 
 /*
- Whether it is worth running when its client has gone. `false` for NULL.
+ Returns whether the job should run although its client is gone, because its
+ result is stored. `false` for NULL.
 
  # Safety
- `job` is NULL or valid, and no other thread uses it now.
+ `job` is NULL or valid, and no other thread uses it during the call.
  */
 bool sszip_job_is_to_be_stored(const sszip_job *job);
 
 /*
- Of a job that no exchange waits for, once it has run: stores what it has
- made, and frees it. `sszip_next_woken` may have something to say then.
+ Stores the result of a job that has run and that no exchange waits for, and
+ frees the job. Call `sszip_next_woken` afterwards.
 
  # Safety
- `job` is NULL or valid; it is not to be used any more.
+ `job` is NULL or valid, and is not used after the call.
  */
 sszip_status sszip_job_store(sszip_job *job, uint64_t now);
 
 /*
- To be called before `sszip_exchange_free`, once nothing more is used that the
- exchange gave out: a job that forgets a long answer, since that takes a tenth of a
- millisecond for each megabyte, or NULL. It ends with `sszip_job_store`.
+ Returns a job that releases the memory of a long response off the event
+ loop, since that takes a tenth of a millisecond per megabyte; NULL: there is
+ none. The host owns the job and ends it with `sszip_job_store`. Call it
+ before `sszip_exchange_free`, when no result of the exchange is used any
+ more.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1504,35 +1625,40 @@ sszip_status sszip_job_store(sszip_job *job, uint64_t now);
 sszip_job *sszip_exchange_last_job(sszip_exchange *exchange);
 
 /*
- The job that the exchange asked for with `SSZIP_DO_RUN` has run. Frees it.
+ Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and frees
+ the job.
 
  # Safety
- `exchange` and `job` are NULL or valid, and the job is of that exchange; it
- is not to be used any more. `step` points at memory of its type.
+ `exchange` and `job` are NULL or valid, the job is from that exchange, and
+ is not used after the call. `step` points at memory of its type.
  */
 sszip_status sszip_exchange_done(sszip_exchange *exchange,
                                  sszip_job *job,
                                  sszip_step *step);
 
 /*
- The bytes of memory that tell all workers of a host which heads are over.
+ Returns the size in bytes of the memory in which all workers of a host share
+ their tip floors.
  */
 size_t sszip_heads_length(void);
 
 /*
- Shares that memory with the host's other workers: to be called after the process is
- configured, and before it serves.
+ Attaches the memory in which the workers of the host share their tip floors.
+ Call it after the process is configured, and before it serves. The host
+ keeps the memory until the process ends.
 
  # Safety
- `memory` is NULL or `sszip_heads_length()` bytes that were zeroed before any process had
- them, aligned for `uint64_t`, and that stay until the process ends.
+ `memory` is NULL or `sszip_heads_length()` bytes, aligned for `uint64_t`,
+ which were zero before the first process attached them and stay until the
+ process ends.
  */
 sszip_status sszip_heads_share(void *memory);
 
 /*
- What the host is to do with the connection `slot`, a small number. To be
- asked until `SSZIP_LINK_NOTHING` after each call that changes something:
- look-ups, fills, frees and the other functions of the link.
+ Returns the next action for a connection to the owner, and its number, a
+ small integer, in `slot`. Call it until it returns `SSZIP_LINK_NOTHING`
+ after each call that changes the link's state: lookups, fills, `_free`
+ functions and the other functions of the link.
 
  # Safety
  `slot` points at memory of its type.
@@ -1540,17 +1666,17 @@ sszip_status sszip_heads_share(void *memory);
 sszip_link_need sszip_link_next(size_t *slot);
 
 /*
- The connection was tried at `now`; `opened`, an `sszip_link_opened`, says what
- came of it.
+ Reports the result of opening the connection, an `sszip_link_opened`, at the
+ time `now`.
  */
 sszip_status sszip_link_connected(size_t slot,
                                   uint32_t opened,
                                   uint64_t now);
 
 /*
- What is to be written to the connection: up to `room` pieces, one after the
- other, and in `count` how many there are; 0: nothing is. Valid until the next
- call of a function of the link.
+ Returns the bytes to write to the connection: at most `room` pieces, in
+ order, and their number in `count`; 0: there is nothing to write. Valid
+ until the next call of a function of the link.
 
  # Safety
  `out` points at memory for `room` of its type, `count` at memory of its type.
@@ -1561,16 +1687,16 @@ sszip_status sszip_link_output(size_t slot,
                                size_t *count);
 
 /*
- So many bytes of it are written.
+ Reports that `bytes` bytes of the output were written.
  */
 sszip_status sszip_link_written(size_t slot, size_t bytes);
 
 /*
- Room for bytes from the connection, until the next call of a function of
- the link.
+ Returns the buffer into which the host reads from the connection. Valid
+ until the next call of a function of the link.
 
  # Errors
- `SSZIP_STATUS_MISUSE`: there is none; close it.
+ `SSZIP_STATUS_MISUSE`: there is no buffer; close the connection.
 
  # Safety
  The results point at memory of their type.
@@ -1578,29 +1704,31 @@ sszip_status sszip_link_written(size_t slot, size_t bytes);
 sszip_status sszip_link_room(size_t slot, uint8_t **data, size_t *len);
 
 /*
- So many bytes came into the room.
+ Reports that `bytes` bytes were read into the buffer of `sszip_link_room`.
 
  # Safety
- They are written, and no other function of the link was called since
+ The bytes are written, and no other function of the link was called since
  `sszip_link_room`.
  */
 sszip_status sszip_link_filled(size_t slot, size_t bytes, uint64_t now);
 
 /*
- The connection is closed, by the owner or by the host.
+ Reports that the owner or the host closed the connection.
  */
 sszip_status sszip_link_closed(size_t slot, uint64_t now);
 
 /*
- Sends what was asked, ends what took too long, and says after how many
- milliseconds it is to be called again at the latest; 0: never.
+ Sends waiting requests and ends requests that took too long. Returns the
+ number of milliseconds after which it must be called again at the latest; 0:
+ no call is due.
  */
 uint64_t sszip_link_tick(uint64_t now);
 
 /*
- What the operator should know of the owner: once when it has not answered for
- some seconds (`is_bad`), and when it answers again. To be asked after
- `sszip_link_tick`; empty: nothing. Static; it goes on from the owner's name.
+ Returns a change of the owner's health for the log: once when the owner has
+ not responded for some seconds (`is_bad`), and once when it responds again;
+ empty: no change. Static; the text continues a line that begins with the
+ owner's name. Call it after `sszip_link_tick`.
 
  # Safety
  `is_bad` points at memory of its type.
@@ -1609,57 +1737,59 @@ sszip_str sszip_link_news(uint64_t now,
                           bool *is_bad);
 
 /*
- The bytes that counters take.
+ Returns the size in bytes of the memory that the counters occupy.
  */
 size_t sszip_board_length(void);
 
 /*
- Before anything is counted in memory that is zeroed, or has counters already: those
- stay if they are this version's.
+ Initializes the counters, before the first use. The memory is zeroed, or
+ contains counters already, which are kept if this version wrote them.
 
  # Safety
- `memory` is NULL or that of [`sszip_board`], aligned for `uint64_t`, and used for
- nothing else from here on.
+ `memory` is NULL or points at `sszip_board_length()` bytes, aligned for
+ `uint64_t`, which are used for nothing else from here on.
  */
 sszip_status sszip_board_begin(void *memory);
 
 /*
- Counts an exchange of which no more comes, once.
+ Counts a finished exchange. Later calls for the same exchange count nothing.
 
  # Safety
- `exchange` is NULL or valid; `board` is NULL or valid, and what it points at was begun.
+ `exchange` is NULL or valid; `board` is NULL or valid, and its memory was
+ passed to `sszip_board_begin`.
  */
 sszip_status sszip_exchange_count(sszip_exchange *exchange,
                                   const sszip_board *board);
 
 /*
- Counts the verified hits and upstream errors of the process since the last call, and the last
- exchange that was counted, and shows what its requests take of memory and how many wait: no
- client may come to this worker after that for long. To be called whenever the host's loop has handled an event that an exchange
- may have ended with, and when a request begins to wait.
+ Counts the verified hits and upstream errors of the process since the last
+ call, and updates the gauges of memory and of waiting requests, since no
+ client may come to this worker for a long time. Call it after each event of
+ the host's loop that may end an exchange, and when a request begins to wait.
 
  # Safety
- `board` is as of `sszip_exchange_count`.
+ `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
  */
 sszip_status sszip_board_refresh(const sszip_board *board);
 
 /*
- Shows that a worker has nothing in memory: to be called when it begins, since another one may
- have died in its place, and when it ends. What it counted stays.
+ Resets the gauges of a worker, when it starts, since it may replace one that
+ died, and when it ends. The counters keep their values.
 
  # Safety
- `board` is as of `sszip_exchange_count`.
+ `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
  */
 sszip_status sszip_board_clear(const sszip_board *board);
 
 /*
- Answers a request to see how it all goes, instead of a look-up, and with steps of one.
- `method` is the request's, and of `asked` `waiter` must not be 0.
+ Responds to a status request, in place of a lookup and with its actions.
+ `method` is the request's method; `asked->waiter` must not be 0.
 
  # Safety
- `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is NULL or
- valid with all that it points at; `board` is as of `sszip_exchange_count`; `step` points
- at memory of its type.
+ `exchange` is NULL or valid, `method` and `query` are valid strings; `asked`
+ is NULL or valid with all that it points at; `board` is NULL or valid, and
+ its memory was passed to `sszip_board_begin`; `step` points at memory of its
+ type.
  */
 sszip_status sszip_exchange_tell_status(sszip_exchange *exchange,
                                         sszip_str method,
@@ -1669,13 +1799,13 @@ sszip_status sszip_exchange_tell_status(sszip_exchange *exchange,
                                         sszip_step *step);
 
 /*
- Frees what this thread was given last.
+ Frees the last result of this thread.
  */
 void sszip_given_free(void);
 
 /*
- The value that a program keeps under a name in this process's memory; NULL `data`:
- there is none.
+ Returns the value that a program stored under a name in this process's
+ memory; NULL `data`: there is none.
 
  # Safety
  `name` is a valid string; `out` points at memory of its type.
@@ -1685,8 +1815,9 @@ sszip_status sszip_kept_get(sszip_str name,
                             sszip_str *out);
 
 /*
- Keeps a value for `ttl` milliseconds. `out` is the request to the owner of a store, to
- be sent as it is, that gives it the value; NULL `data`: there is no owner.
+ Stores a value for `ttl` milliseconds. Writes to `out` the request that
+ stores it with the owner, which the caller sends unchanged; NULL `data`:
+ there is no owner.
 
  # Safety
  `name` and `value` are valid strings; `out` points at memory of its type.
@@ -1698,8 +1829,8 @@ sszip_status sszip_kept_set(sszip_str name,
                             sszip_str *out);
 
 /*
- Forgets a value. `out` is the request to the owner that purges it everywhere; NULL
- `data`: there is no owner.
+ Removes a value. Writes to `out` the request to the owner that purges it in
+ all processes; NULL `data`: there is no owner.
 
  # Safety
  `name` is a valid string; `out` points at memory of its type.
@@ -1708,8 +1839,8 @@ sszip_status sszip_kept_delete(sszip_str name,
                                sszip_str *out);
 
 /*
- The request that looks a value up with the owner, and the `generation` that
- `sszip_kept_take` has to know; NULL `data`: there is no owner.
+ Returns the request that looks a value up with the owner, and the
+ `generation` that `sszip_kept_take` needs; NULL `data`: there is no owner.
 
  # Safety
  `name` is a valid string; the results point at memory of their type.
@@ -1719,8 +1850,9 @@ sszip_status sszip_kept_look_up(sszip_str name,
                                 uint64_t *generation);
 
 /*
- What the owner has answered to that, head and body: the value, as `sszip_kept_get`
- gives it.
+ Decodes the owner's reply, head and body, to a request of
+ `sszip_kept_look_up`. Returns the value, with the conventions of
+ `sszip_kept_get`.
 
  # Safety
  The strings are valid; `out` points at memory of its type.
@@ -1733,8 +1865,9 @@ sszip_status sszip_kept_take(sszip_str name,
                              sszip_str *out);
 
 /*
- The answer of a node that is stored in this process's memory under `key`, 64 hex digits,
- to a call under `id`, raw JSON; NULL `data`: there is none.
+ Returns the response that is stored in this process's memory under `key`, 64
+ hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL `data`:
+ there is none.
 
  # Safety
  The strings are valid; `out` points at memory of its type.
@@ -1745,8 +1878,8 @@ sszip_status sszip_stored_get(sszip_str key,
                               sszip_str *out);
 
 /*
- The request to the owner that purges what `query` says (docs/caching.md, Purging); NULL
- `data`: there is no owner.
+ Returns the request to the owner that purges the entries that `query`
+ selects (docs/caching.md, Purging); NULL `data`: there is no owner.
 
  # Safety
  `query` is a valid string; `out` points at memory of its type.
@@ -1755,8 +1888,8 @@ sszip_status sszip_purge_request(sszip_str query,
                                  sszip_str *out);
 
 /*
- The head of an answer of the owner's, up to its empty line: its status, and how many
- bytes the body has.
+ Parses the head of an owner reply, up to its empty line: returns its status
+ code and the length of its body in bytes.
 
  # Safety
  `head` is a valid string; the results point at memory of their type.
@@ -1766,7 +1899,7 @@ sszip_status sszip_owner_head(sszip_str head,
                               size_t *length);
 
 /*
- `data` as one gzip member, by a level of 0 to 12.
+ Compresses `data` to one gzip member with a level of 0 to 12.
 
  # Safety
  `data` is a valid string; `out` points at memory of its type.
@@ -1774,7 +1907,7 @@ sszip_status sszip_owner_head(sszip_str head,
 sszip_status sszip_gzip(sszip_str data, uint8_t level, sszip_str *out);
 
 /*
- What gzip members were made of, at most `most` bytes.
+ Decompresses gzip members to at most `most` bytes.
 
  # Safety
  `data` is a valid string; `out` points at memory of its type.
@@ -1782,7 +1915,7 @@ sszip_status sszip_gzip(sszip_str data, uint8_t level, sszip_str *out);
 sszip_status sszip_gunzip(sszip_str data, size_t most, sszip_str *out);
 
 /*
- SSZ of JSON.
+ Converts JSON to SSZ.
 
  # Safety
  `what` is NULL or valid with all that it points at, `json` a valid string; `out` points at
@@ -1793,46 +1926,52 @@ sszip_status sszip_json_to_ssz(const sszip_what *what,
                                sszip_str *out);
 
 /*
- JSON of SSZ.
+ Converts SSZ to JSON.
 
  # Safety
- As of `sszip_json_to_ssz`.
+ `what` is NULL or valid with all that it points at, `ssz` a valid string;
+ `out` points at memory of its type.
  */
 sszip_status sszip_ssz_to_json(const sszip_what *what,
                                sszip_str ssz,
                                sszip_str *out);
 
 /*
- Whether SSZ is a value of the type, by each rule: `out` is empty then.
+ Checks that SSZ is a valid value of the type. `out` is empty if it is.
 
  # Safety
- As of `sszip_json_to_ssz`.
+ `what` is NULL or valid with all that it points at, `ssz` a valid string;
+ `out` points at memory of its type.
  */
 sszip_status sszip_ssz_check(const sszip_what *what,
                              sszip_str ssz,
                              sszip_str *out);
 
 /*
- The root of SSZ, `0x` and 64 hex digits.
+ Computes the hash tree root of SSZ: `0x` and 64 hexadecimal digits.
 
  # Safety
- As of `sszip_json_to_ssz`.
+ `what` is NULL or valid with all that it points at, `ssz` a valid string;
+ `out` points at memory of its type.
  */
 sszip_status sszip_ssz_root(const sszip_what *what,
                             sszip_str ssz,
                             sszip_str *out);
 
 /*
- Memory for a body of `length` bytes, which the host writes there for
- `sszip_calls_read`; NULL: there is not enough.
+ Returns memory for a body of `length` bytes, into which the host writes the
+ body before `sszip_calls_read`; NULL: memory is exhausted. Valid until the
+ next call of a function of the script API on this thread other than
+ `sszip_calls_read`, or `sszip_given_free`.
  */
 uint8_t *sszip_calls_room(size_t length);
 
 /*
- The calls of a request, of whose head these are the fields: at most `most_calls`, in a
- body of at most `most_bytes`, which is decoded if it is coded. It is anywhere, or in the
- memory of `sszip_calls_room`; what is given out points at it, or at what was decoded.
- `out` is where it says why not, in a word.
+ Parses the calls of a request whose headers are `fields`: at most
+ `most_calls`, in a body of at most `most_bytes`, which is decompressed if it
+ has a content coding. The body lies in the host's memory or in the memory of
+ `sszip_calls_room`; the results point into it, or into the decompressed
+ body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
 
  # Safety
  `fields` are `nfields` valid fields, and `body` is a valid string; the results point at
@@ -1849,25 +1988,28 @@ sszip_status sszip_calls_read(const sszip_field *fields,
                               sszip_str *out);
 
 /*
- What the workers of the host have counted.
+ Returns the metrics that the workers of the host counted.
 
  # Safety
- `board` is as of `sszip_exchange_count`; the results point at memory of their type.
+ `board` is NULL or valid, and its memory was passed to `sszip_board_begin`;
+ the results point at memory of their type.
  */
 sszip_status sszip_board_figures(const sszip_board *board,
                                  const sszip_figure **read,
                                  size_t *nread);
 
 /*
- The name of the variable `number`, counted from 0. Static; empty for a
- number that is none.
+ Returns the name of the log variable `number`, counted from 0. Static; empty
+ if there is no such variable.
  */
 sszip_str sszip_variable_name(size_t number);
 
 /*
- What that variable says of the exchange; NULL: of a request without one.
- `data` NULL: it says nothing. Valid until the next call or
- `sszip_exchange_free`.
+ Returns the value of the log variable `number` for the exchange; NULL
+ `exchange`: the value for a request without one. NULL `data`: the variable
+ has no value. Valid until the next call of this function or of
+ `sszip_exchange_path_of_inquiry` for the exchange, or `sszip_exchange_free`;
+ static for a NULL `exchange`.
 
  # Safety
  `exchange` is NULL or valid; `out` points at memory of its type.

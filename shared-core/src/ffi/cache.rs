@@ -1,4 +1,4 @@
-//! Stored answers.
+//! Lookups, stored responses and what the cache learns from upstream responses.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::exchange::drive::{Beside, BodyLength, Driver, Need, RequestBody};
 use crate::exchange::{Asked, Exchange, Purge};
 use crate::log;
 
-/// What a look-up needs, of a request with a body of `length` bytes; 0: it has
-/// none; negative: that will be known at its end. Asked again after
-/// `SSZIP_NEED_BODY` or `SSZIP_NEED_WHOLE_BODY`, it has been read; after the look-up nothing is needed,
-/// unless it is to be made again.
+/// Returns the part of the request body that a lookup requires, for a request
+/// with a body of `length` bytes; 0: there is no body; negative: the length is
+/// unknown until its end. A second call after `SSZIP_NEED_BODY` or
+/// `SSZIP_NEED_WHOLE_BODY` means that the body was read. After the lookup
+/// nothing is required, unless the lookup is to be repeated.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -38,9 +39,10 @@ pub unsafe extern "C" fn sszip_exchange_need(
     }
 }
 
-/// Takes the memory for a copy of the request's body, of so many bytes, which the host
-/// has in several places and makes for the look-up: it is given back when that has been
-/// done. `false`: there is not enough, and the look-up is without a body.
+/// Reserves memory for a copy of `bytes` bytes of the request body, which the
+/// host assembles for the lookup because it stores the body in several buffers.
+/// The lookup releases the reservation. `false`: the memory budget is
+/// exhausted, and the lookup takes place without a body.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -53,8 +55,8 @@ pub unsafe extern "C" fn sszip_exchange_take_room(
     unsafe { ask(exchange, |driver| driver.take_room(bytes)) }.unwrap_or(false)
 }
 
-/// Looks for stored answers to the request. If the library fails inside, the
-/// request goes to the node.
+/// Looks up stored responses to the request, and returns the next action. If
+/// the library fails inside, the request is forwarded.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `asked` is NULL or valid with all that it
@@ -114,9 +116,10 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
     })
 }
 
-/// Purges what `query` says (docs/caching.md, Purging), instead of a look-up, and
-/// with steps of one. `method` is the request's; of `asked`, `name_space` is where
-/// the query does not say it, and `waiter` must not be 0.
+/// Purges the entries that `query` selects (docs/caching.md, Purging), in place
+/// of a lookup and with its actions. `method` is the request's method.
+/// `asked->name_space` is the namespace of a query without one; `asked->waiter`
+/// must not be 0.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is
@@ -151,9 +154,10 @@ pub unsafe extern "C" fn sszip_exchange_purge(
     })
 }
 
-/// After a look-up that found something: an exchange that awaits the response
-/// head of a request like this one, which the host is to make in the background;
-/// NULL: none is to be made. It is freed like any other.
+/// Returns an exchange for a background update, after a lookup that found an
+/// entry; NULL: no update is due. The host sends a copy of this request in the
+/// background and continues the new exchange with the response head. It owns
+/// the new exchange and frees it with `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -168,12 +172,15 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
     })
 }
 
-/// Before anything else becomes of the request: an exchange that awaits the response
-/// head of a GET without a body, which the host is to make in the background, to
-/// `sszip_exchange_path_of_inquiry` of this request's path; NULL: none is to be made.
-/// To be called until then. `url` is where the request goes, if each has its own; NULL
-/// `data`: the place's. If `sszip_exchange_next_timer` is over before there is an answer,
-/// the host drops it. It is freed like any other.
+/// Returns an exchange for a probe, before the request is processed any
+/// further; NULL: no probe is due. Call it until it returns NULL. The host
+/// sends a GET without a body to the path that `sszip_exchange_path_of_inquiry`
+/// derives from this request's path, and continues the new exchange with the
+/// response head. `url` is the upstream of this request if it differs from
+/// request to request; NULL `data`: the route's upstream. The host cancels the
+/// probe if there is no response after `sszip_exchange_next_timer`
+/// milliseconds. It owns the new exchange and frees it with
+/// `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `url` a valid string.
@@ -193,9 +200,11 @@ pub unsafe extern "C" fn sszip_exchange_take_inquiry(
     })
 }
 
-/// Of an exchange of `sszip_exchange_take_inquiry`: the path that is to be asked in
-/// place of `path`, which is the request's. Valid until the next call, or
-/// `sszip_exchange_free`. `SSZIP_STATUS_MISUSE`: there is none.
+/// Returns the path of a probe, for an exchange of
+/// `sszip_exchange_take_inquiry`, in place of `path`, which is the request's
+/// path. Valid until the next call of this function or of
+/// `sszip_exchange_variable` for the exchange, or `sszip_exchange_free`.
+/// `SSZIP_STATUS_MISUSE`: the exchange is no probe.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `path` a valid string; `out` points at memory of its
@@ -219,9 +228,10 @@ pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
     })
 }
 
-/// The node fails the request: to be said before the head of what the client
-/// would get, of which `status` is the status. `failure` is an `sszip_failure`.
-/// Whether a stored answer will be sent in its place.
+/// Reports that the upstream failed the request, before the head of the host's
+/// own error response, whose status is `status`. `failure` is an
+/// `sszip_failure`. Writes to `stands_in` whether a stale response is sent in
+/// its place.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `stands_in` points at memory of its type.
@@ -243,7 +253,8 @@ pub unsafe extern "C" fn sszip_exchange_fails(
     })
 }
 
-/// The same as `sszip_exchange_fails` would say; nothing is said.
+/// Writes to `stands_in` the result that `sszip_exchange_fails` would have,
+/// without reporting a failure.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `stands_in` points at memory of its type.
@@ -266,7 +277,7 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
     })
 }
 
-/// The body of the request that goes to the node, after
+/// Returns the body of the upstream request, after
 /// `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 ///
 /// # Safety
@@ -278,9 +289,9 @@ pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exch
     body.unwrap_or(sszip_str::ABSENT)
 }
 
-/// Path and query of what the node is to be asked for, after
-/// `SSZIP_DO_FORWARD_REWRITTEN`; none: those that were shown. Valid until
-/// `sszip_exchange_free`.
+/// Returns the path and query of the upstream request, after
+/// `SSZIP_DO_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
+/// target. Valid until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -297,7 +308,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
     target.unwrap_or(sszip_str::ABSENT)
 }
 
-/// The status of a stored answer; 0: there is none.
+/// Returns the status code of a stored response; 0: there is none.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -307,8 +318,8 @@ pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) 
     unsafe { read(exchange, Exchange::status) }.unwrap_or(0)
 }
 
-/// Nothing of the answer is to be stored: the operator says so
-/// (`sszip_no_cache`).
+/// Prevents that the response is stored, because the operator excludes it
+/// (directive `no_cache`).
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -321,8 +332,8 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
     })
 }
 
-/// The host has rewritten where the node's answer points to, for this client:
-/// it is not stored.
+/// Prevents that the response is stored, because the host rewrote the target of
+/// its redirect for this client.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -335,9 +346,10 @@ pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange
     })
 }
 
-/// All of the answer is with the host: what is to be stored of it is, or a job
-/// is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
-/// to do. `sszip_next_woken` may have something to say then.
+/// Reports that the host received the whole response, so that it is stored.
+/// Returns the job that stores it, which the host owns, runs and ends with
+/// `sszip_job_store`; NULL: there is nothing left to do. Call
+/// `sszip_next_woken` afterwards.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -351,12 +363,13 @@ pub unsafe extern "C" fn sszip_exchange_sent(
     job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
-/// The response head as the node sent it, before the host has hidden, added or
-/// changed anything; before `sszip_exchange_response_head`, where the host can
-/// tell. If its status says that the node fails, and `sszip_exchange_fails` was
-/// not called, `failure`, an `sszip_failure`, says how. `replaced`: a stored answer
-/// takes the place of the node's, with `sszip_exchange_status` and the head edits
-/// as the whole head.
+/// Reads the response head as the upstream sent it, before the host hides, adds
+/// or changes a header, and before `sszip_exchange_response_head`, where the
+/// host can tell the two apart. `failure`, an `sszip_failure`, is the way in
+/// which the upstream failed if the status is a failure and
+/// `sszip_exchange_fails` was not called. Writes to `replaced` whether a stored
+/// response replaces the upstream's, with `sszip_exchange_status` and the head
+/// edits as the whole head.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -384,10 +397,10 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
     })
 }
 
-/// Of an answer whose head is about to be shown to
-/// `sszip_exchange_response_head`, or of a stored one that is about to be sent:
-/// whether others of the host's filters change the body, as it seems, whether
-/// they code it, and whether its head gives its length.
+/// Reports whether the host's other filters appear to change the body
+/// (`changes`) and compress it (`codes`), and whether its head has a length.
+/// Call it before `sszip_exchange_response_head`, or before a stored response
+/// is sent. Returns the effect of the other filters.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -406,9 +419,9 @@ pub unsafe extern "C" fn sszip_exchange_beside(
     }
 }
 
-/// Whether it was seen, and not known before, that others change bodies at this
-/// place: the operator should know. To be asked after `sszip_exchange_beside` and
-/// `sszip_exchange_sent`; it is said once.
+/// Returns whether filter detection found for the first time that other filters
+/// change bodies on this route, which the host logs. Returns `true` once; call
+/// it after `sszip_exchange_beside` and `sszip_exchange_sent`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -418,9 +431,10 @@ pub unsafe extern "C" fn sszip_exchange_is_news(exchange: *mut sszip_exchange) -
     unsafe { ask(exchange, Driver::is_news) }.unwrap_or(false)
 }
 
-/// So many bytes of the body as the node sent it, after
-/// `sszip_exchange_node_head`, and before anybody has changed it; `data` is NULL
-/// where they are not in memory. `last`: that is its end. What comes of it is as of
+/// Reads `len` bytes of the body as the upstream sent it, after
+/// `sszip_exchange_node_head` and before another filter changes it; `data` is
+/// NULL if they are not in memory. `last`: the body ends with them. Returns a
+/// job or NULL, with the meaning and ownership of the result of
 /// `sszip_exchange_sent`.
 ///
 /// # Safety
@@ -441,9 +455,10 @@ pub unsafe extern "C" fn sszip_exchange_node_piece(
     job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
-/// The fields of a stored answer's head as they have become on their way to the
-/// client; if others change its body it is sent in identity after all. Asks for
-/// the head edits and the body anew. `SSZIP_STATUS_MEMORY`: it can't be sent.
+/// Reads the headers of a stored response after the host's other filters
+/// changed its head; if they change the body, the response is sent in identity.
+/// Read the head edits and the body again afterwards. `SSZIP_STATUS_MEMORY`:
+/// the response cannot be sent.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
@@ -464,9 +479,9 @@ pub unsafe extern "C" fn sszip_exchange_stored_head(
     })
 }
 
-/// Whether an answer of that media type and length (negative: not known) would
-/// be coded, or is a stored one that is, or a part of a batch: until then it is
-/// not for other coders. `false` for NULL.
+/// Returns whether a response of this media type and length (negative: unknown)
+/// would be compressed, or is a compressed stored response or a part of a
+/// batch; other filters must not compress it before. `false` for NULL.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `content_type` a valid string.
@@ -485,8 +500,8 @@ pub unsafe extern "C" fn sszip_exchange_would_code(
     })
 }
 
-/// Whether something is to be stored of the answer that is awaited: it is
-/// worth having even when the client has gone. `false` for NULL.
+/// Returns whether the awaited response is stored, so that it is worth fetching
+/// although the client is gone. `false` for NULL.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -498,8 +513,8 @@ pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchan
     open.is_some_and(Exchange::is_filling)
 }
 
-/// Nothing more comes of the exchange, and nobody waits for it; what it gave out
-/// is valid until `sszip_exchange_free`.
+/// Detaches an exchange whose client and host need nothing more of it. Its
+/// results stay valid until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -511,9 +526,9 @@ pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -
     })
 }
 
-/// A line for the error log, about hits that were verified: as much of it as there is
-/// room for is written to `text`, and its length is given back; 0: there is none. To be
-/// asked until then after something was stored.
+/// Writes the next line for the error log about verified hits to `text`,
+/// truncated to `size` bytes, and returns its length; 0: there is none. Call it
+/// until it returns 0 after a response was stored.
 ///
 /// # Safety
 /// `text` is NULL, or `size` bytes can be written there.
@@ -525,13 +540,15 @@ pub unsafe extern "C" fn sszip_next_line(text: *mut u8, size: usize) -> usize {
     };
     let line = log::escaped(&line);
     let length = line.len().min(size);
-    // SAFETY: the function's contract; a line of ours is none of the host's memory.
+    // SAFETY: the function's contract; the line and the host's memory do not
+    // overlap.
     unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), text, length) };
     length
 }
 
-/// Writes what others have said for a line of a log, without what would begin another line
-/// or steer a terminal: as much of it as there is room for. Its length is given back.
+/// Escapes text from other programs for a line of a log, so that it cannot
+/// begin a new line or control a terminal. Writes it to `text`, truncated to
+/// `size` bytes, and returns its length.
 ///
 /// # Safety
 /// `said` is a valid string; `text` is NULL, or `size` bytes can be written there.
@@ -543,13 +560,15 @@ pub unsafe extern "C" fn sszip_log_text(said: sszip_str, text: *mut u8, size: us
         return 0;
     };
     let length = line.len().min(size);
-    // SAFETY: the function's contract; a line of ours is none of the host's memory.
+    // SAFETY: the function's contract; the line and the host's memory do not
+    // overlap.
     unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), text, length) };
     length
 }
 
-/// A request that waits and is to be looked up again: its `waiter`, or 0. To
-/// be asked until 0 after something was stored and after an exchange was freed.
+/// Returns the `waiter` of a waiting request whose lookup is to be repeated; 0:
+/// there is none. Call it until it returns 0, after a response was stored and
+/// after an exchange was freed.
 #[no_mangle]
 pub extern "C" fn sszip_next_woken() -> usize {
     caught(|| WOKEN.next()).flatten().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Settings, and what all of them share.
+//! Settings of routes, and the state that all of them share.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,26 +8,27 @@ use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Process;
 use crate::config::Config;
 
-/// One for the process, however many configurations it has seen.
+/// State of the process, shared by all configurations that it loads.
 pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(|| {
     let process = Process::default();
     process.shared.event_loop(WOKEN.clone());
     process
 });
 
-/// Those of its only event loop, which `sszip_next_woken` gives out.
+/// Wakeups of the process's only event loop, which `sszip_next_woken` returns.
 pub(super) static WOKEN: LazyLock<Arc<Queue>> = LazyLock::new(Arc::default);
 
-/// One that waits there; 0: it does not.
+/// Waiter of the request of that name; `None` for 0: the request does not wait.
 pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
     (name != 0).then(|| EventLoop::default().waiter(name))
 }
 
-/// The settings of a place, ready for exchanges. Immutable.
+/// The settings of one route. Immutable; any number of threads may use it at a
+/// time.
 pub struct sszip_config(pub(super) Arc<Config>);
 
 /// # Safety
-/// `values` are `nvalues` valid strings that stay as they are for `'a`.
+/// `values` are `nvalues` valid strings that do not change during `'a`.
 pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> Vec<&'a [u8]> {
     // SAFETY: the caller's promise.
     let values = unsafe { slice_of(values, nvalues) };
@@ -36,7 +37,7 @@ pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> 
     values.collect()
 }
 
-/// What the core calls a directive: hosts that have others put a prefix before
+/// Name of a directive in the core: without the prefix that a host puts before
 /// it.
 pub(super) fn own_name(name: &[u8]) -> &str {
     match name.strip_prefix(b"sszip") {
@@ -46,26 +47,28 @@ pub(super) fn own_name(name: &[u8]) -> &str {
     }
 }
 
-/// What a host has to know of a place's settings.
+/// Settings of a route that the host needs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_rules {
-    /// For `sszip_exchange_new`; the plan's, and freed with it.
+    /// Argument of `sszip_exchange_new`. The plan owns it and frees it;
+    /// exchanges that were made with it continue.
     pub config: *const sszip_config,
-    /// sszip acts there.
+    /// sszip is enabled on the route.
     pub enable: bool,
-    /// Answers are cached there.
+    /// Responses of the route are cached.
     pub caches: bool,
-    /// Requests may be [needed](super::cache::sszip_exchange_need) before they are
-    /// sent.
+    /// Requests of the route may need a lookup: call `sszip_exchange_need`
+    /// before a request is sent.
     pub reads: bool,
-    /// No request with a body goes on there unless it was looked up.
+    /// Requests with a body are not forwarded without a lookup.
     pub judges: bool,
-    /// Requests may have [something to ask](super::cache::sszip_exchange_take_inquiry).
+    /// Requests of the route may need a probe: call
+    /// `sszip_exchange_take_inquiry`.
     pub inquires: bool,
-    /// How many buffers a stream has at most.
+    /// Maximum number of output buffers of one stream.
     pub buffers: usize,
-    /// Bytes of each.
+    /// Size of each output buffer, in bytes.
     pub buffer_size: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The exchange.
+//! Exchanges: heads, bodies and edits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,26 +18,30 @@ use crate::exchange::{
     Exchange, Field, HeadEdit, Misuse, RequestHead, ResponseHead, StreamFailure,
 };
 
-/// One HTTP exchange: one a request. docs/exchange.md has the order of calls.
+/// One HTTP exchange; each request has its own. docs/exchange.md has the order
+/// of calls.
 pub struct sszip_exchange {
     pub(super) driver: Driver,
-    /// When it began.
+    /// Time at which the exchange was created.
     pub(super) since: Instant,
-    /// What the last call of an `_edits` function gave out.
+    /// Result of the last call of an `_edits` function.
     edits: Vec<sszip_edit>,
-    /// What `sszip_exchange_upstream_vary` gave out.
+    /// Result of the last call of `sszip_exchange_upstream_vary`.
     upstream_vary: Vec<u8>,
-    /// What `sszip_exchange_body` gave out.
+    /// Result of the last call of `sszip_exchange_body`.
     body: Vec<sszip_str>,
-    /// What `sszip_exchange_variable` or `sszip_exchange_path_of_inquiry` gave out.
+    /// Result of the last call of `sszip_exchange_variable` or
+    /// `sszip_exchange_path_of_inquiry`.
     pub(super) text: Vec<u8>,
 }
 
-/// A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while
-/// the process is short of memory.
+/// Creates an exchange on the route that has these settings. The host owns it
+/// and frees it with `sszip_exchange_free`; it may outlive `config`. Returns
+/// `SSZIP_STATUS_MEMORY` while the process is short of memory.
 ///
 /// # Safety
-/// `config` is NULL or from `sszip_config_new` and not freed.
+/// `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out` points at
+/// memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_new(
     config: *const sszip_config,
@@ -74,17 +78,18 @@ impl sszip_exchange {
     }
 }
 
-/// Ends an exchange; what its functions gave out ends with it.
+/// Frees an exchange and all its results.
 ///
 /// # Safety
-/// `exchange` is NULL or from `sszip_exchange_new` and not freed.
+/// `exchange` is NULL or from a function that returns a new exchange, and not
+/// freed.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_free(exchange: *mut sszip_exchange) {
     // SAFETY: the function's contract.
     unsafe { free(exchange) }
 }
 
-/// The client's request head. Copies what it needs.
+/// Reads the client's request head. Copies what the exchange needs.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -108,8 +113,9 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
     })
 }
 
-/// Changes to the head that the node gets. The list is valid until the next
-/// call of an `_edits` function, its strings until `sszip_exchange_free`.
+/// Returns the changes to the request head that the upstream receives. The list
+/// is valid until the next call of an `_edits` function for the exchange, its
+/// strings until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -123,10 +129,11 @@ pub unsafe extern "C" fn sszip_exchange_upstream_edits(
     unsafe { give_edits(exchange, Exchange::upstream_edits, edits, nedits) }
 }
 
-/// The response head. Copies what it needs. If the library fails inside, the
-/// response passes without an edit, or, if it is to a part of a batch, is held
-/// for a 502; to a request that takes SSZ only, where JSON could be made that, it
-/// is `SSZIP_DO_FAIL`.
+/// Reads the response head, and returns the next action. Copies what the
+/// exchange needs. If the library fails inside, the response passes without an
+/// edit; the response to a part of a batch is buffered and becomes a 502; the
+/// response to a request that accepts only SSZ, where the upstream sends JSON,
+/// becomes `SSZIP_DO_FAIL`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -150,8 +157,9 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
     })
 }
 
-/// The host has no memory to show the response head. What comes of it is as if
-/// the library had failed inside.
+/// Continues an exchange whose response head the host cannot pass for lack of
+/// memory. The result is the same as if the library had failed in
+/// `sszip_exchange_response_head`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -167,8 +175,9 @@ pub unsafe extern "C" fn sszip_exchange_no_response_head(
     })
 }
 
-/// A piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`. Copies it.
-/// If the library fails inside, the exchange gives up.
+/// Reads a piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`, and
+/// returns the next action. Copies the piece. If the library fails inside, the
+/// exchange stops buffering and sends the original.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `piece` a valid string; `step` points at
@@ -188,8 +197,8 @@ pub unsafe extern "C" fn sszip_exchange_piece(
     })
 }
 
-/// The time to hold a head is over, or the node flushes. On `SSZIP_DO_AWAIT`
-/// the host goes on holding.
+/// Ends the buffering window, because its time is over or the upstream flushes.
+/// After `SSZIP_DO_AWAIT` the host continues to buffer.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -205,8 +214,8 @@ pub unsafe extern "C" fn sszip_exchange_release(
     })
 }
 
-/// After `SSZIP_DO_HOLD`, how many bytes of the body it is best to read at once; 0:
-/// as many as the host reads by itself.
+/// Returns the number of bytes of the body to read at a time after
+/// `SSZIP_DO_HOLD`; 0: the host's own number.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -218,9 +227,10 @@ pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchang
     bytes.unwrap_or(0)
 }
 
-/// In how many milliseconds the host is to call `sszip_exchange_release`, or to
-/// flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
-/// look up again, or to drop what was to be asked; negative: it may wait for what comes.
+/// Returns the number of milliseconds after which the host must act: call
+/// `sszip_exchange_release`, flush a stream whose whole input was written,
+/// repeat the lookup after `SSZIP_DO_WAIT`, or cancel a probe. Negative: no
+/// timer is due.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -232,9 +242,9 @@ pub unsafe extern "C" fn sszip_exchange_next_timer(exchange: *const sszip_exchan
     ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(-1)
 }
 
-/// Codes what was held, then `piece`, into `output`, as much as there is room
-/// for. `flush` is an `sszip_flush`. On any status but `SSZIP_STATUS_OK` the
-/// answer must be cut off visibly.
+/// Compresses the buffered body, then `piece`, into `output`, up to `room`
+/// bytes. `flush` is an `sszip_flush`. On any status other than
+/// `SSZIP_STATUS_OK` the host must truncate the response visibly.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `piece` a valid string; `output` has room for
@@ -274,8 +284,9 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     })
 }
 
-/// The host saw the end of a held body. If the library fails inside, the
-/// exchange gives up, or fails if the body is known not to be whole.
+/// Ends a buffered body at its end, and returns the next action. If the library
+/// fails inside, the exchange sends the original, or fails if the body is known
+/// to be truncated.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -291,8 +302,8 @@ pub unsafe extern "C" fn sszip_exchange_end(
     })
 }
 
-/// The node has broken its response off while the head is held: what can be sent all the
-/// same.
+/// Ends a body that the upstream truncated while the head is withheld, and
+/// returns the action for what can be sent nevertheless.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -308,7 +319,8 @@ pub unsafe extern "C" fn sszip_exchange_end_early(
     })
 }
 
-/// The node went away while the head is held or the body streams.
+/// Aborts the exchange: the upstream's connection ended while the head is
+/// withheld or the body streams.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -317,8 +329,9 @@ pub unsafe extern "C" fn sszip_exchange_cut_short(exchange: *mut sszip_exchange)
     boundary(|| done(borrow_mut!(exchange).driver.cut_short()))
 }
 
-/// Changes to the head that the client gets. The list is valid until the next
-/// call of an `_edits` function, its strings until `sszip_exchange_free`.
+/// Returns the changes to the response head that the client receives. The list
+/// is valid until the next call of an `_edits` function for the exchange, its
+/// strings until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -332,8 +345,8 @@ pub unsafe extern "C" fn sszip_exchange_head_edits(
     unsafe { give_edits(exchange, Exchange::head_edits, edits, nedits) }
 }
 
-/// Whether the answer depends on `Accept-Encoding`: a host that writes that
-/// `Vary` itself is to do so.
+/// Returns whether the response depends on `Accept-Encoding`: a host that
+/// writes that `Vary` itself must write it.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -343,10 +356,10 @@ pub unsafe extern "C" fn sszip_exchange_varies(exchange: *const sszip_exchange) 
     unsafe { read(exchange, Exchange::varies) }.unwrap_or(false)
 }
 
-/// What a cache between the exchange and the node should tell answers apart
-/// by: the node's `Vary` value without the fields that the upstream edits make
-/// the same for every request. Valid until the next call or
-/// `sszip_exchange_free`.
+/// Returns the `Vary` value for a cache between the exchange and the upstream:
+/// the upstream's value without the headers that the upstream edits set to one
+/// value for every request. Valid until the next call of this function for the
+/// exchange, or `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `vary` a valid string; `out` points at memory
@@ -370,8 +383,9 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
     })
 }
 
-/// Bytes to send right after the head, in pieces. The list is valid until the
-/// next call, the bytes until `sszip_exchange_free`.
+/// Returns the bytes to send directly after the head, as a list of pieces. The
+/// list is valid until the next call of this function for the exchange, the
+/// bytes until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -383,7 +397,7 @@ pub unsafe extern "C" fn sszip_exchange_body(
 ) -> sszip_status {
     boundary(|| {
         let exchange = borrow_mut!(exchange);
-        // as many as a batch has answers
+        // a batch has as many pieces as responses
         let mut body = Vec::new();
         if let Some(open) = exchange.driver.exchange() {
             let mut pieces = open.body();
@@ -399,7 +413,8 @@ pub unsafe extern "C" fn sszip_exchange_body(
     })
 }
 
-/// What the exchange says; `None`: there is none, or a job has it.
+/// Reads a property of the exchange; `None` if it is NULL, or a job holds it,
+/// or the library failed.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -412,10 +427,11 @@ pub(super) unsafe fn read<T>(
     caught(|| of(open))
 }
 
-/// The same of its driver.
+/// Calls a function of the exchange's driver; `None` if the exchange is NULL or
+/// the library failed.
 ///
 /// # Safety
-/// As of [`read`].
+/// `exchange` is NULL or valid.
 pub(super) unsafe fn ask<T>(
     exchange: *mut sszip_exchange,
     what: impl FnOnce(&mut Driver) -> T,
@@ -425,20 +441,19 @@ pub(super) unsafe fn ask<T>(
     caught(|| what(driver))
 }
 
-/// # Safety
-/// `data` points at `len` bytes that nobody else uses during `'a`, or is NULL
+/// `data` points at `len` bytes that no one else uses during `'a`, or is NULL
 /// with `len` 0.
 unsafe fn room_of<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     if len == 0 {
         &mut []
     } else {
-        // SAFETY: not NULL since `len` is not 0; the caller's promise. Bytes
-        // that were never written are read by nobody: the encoders only write.
+        // SAFETY: not NULL since `len` is not 0; the caller's promise. The
+        // encoders only write, so uninitialised bytes are never read.
         unsafe { std::slice::from_raw_parts_mut(data, len) }
     }
 }
 
-/// Writes what to do; of a misuse nothing.
+/// Writes the next action; a misuse writes nothing.
 ///
 /// # Safety
 /// `out` is NULL or points at memory of its type.
@@ -472,8 +487,7 @@ pub(super) unsafe fn give_step(step: Result<Step, Misuse>, out: *mut sszip_step)
     sszip_status::SSZIP_STATUS_OK
 }
 
-/// # Safety
-/// `fields` are `nfields` fields of valid strings that stay as they are for
+/// `fields` are `nfields` fields of valid strings that do not change during
 /// `'a`.
 pub(super) unsafe fn fields_of<'a>(
     fields: *const sszip_field,
@@ -487,8 +501,7 @@ pub(super) unsafe fn fields_of<'a>(
     })
 }
 
-/// # Safety
-/// All that `head` points at is valid and stays as it is for `'a`.
+/// Everything that `head` points at is valid and does not change during `'a`.
 pub(super) unsafe fn response_head_of<'a>(
     head: &sszip_response_head,
 ) -> ResponseHead<impl Iterator<Item = Field<'a>> + Clone> {
@@ -507,7 +520,8 @@ pub(super) unsafe fn response_head_of<'a>(
 }
 
 /// # Safety
-/// As of the `_edits` functions.
+/// `exchange` is NULL or valid; the results are NULL or point at memory of
+/// their type.
 unsafe fn give_edits(
     exchange: *mut sszip_exchange,
     of: fn(&Exchange) -> &[HeadEdit],

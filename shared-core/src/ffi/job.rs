@@ -1,12 +1,13 @@
-//! Work for threads that serve no connections.
+//! Jobs for threads that serve no connections.
 
 use super::exchange::{give_step, sszip_exchange};
 use super::panic::{borrow_mut, boundary, caught};
 use super::types::{sszip_status, sszip_step};
 use crate::exchange::drive::Job;
 
-/// Work that takes too long for an event loop. It belongs to nobody but who has
-/// it, and can go to any thread.
+/// Work that takes too long for an event loop. The host that received it owns
+/// it, may pass it to any thread, and ends it with exactly one of
+/// `sszip_exchange_done` and `sszip_job_store`.
 pub struct sszip_job(Job);
 
 impl sszip_job {
@@ -15,18 +16,19 @@ impl sszip_job {
     }
 }
 
-/// How many jobs a process should run at once, at most; the others wait. To be asked
-/// after any fork, once the process is bound to its processors.
+/// Returns the maximum number of jobs that a process should run at a time; the
+/// others wait. Call it after the last fork, when the process is bound to its
+/// processors.
 #[no_mangle]
 pub extern "C" fn sszip_jobs_at_once() -> usize {
     caught(Job::at_once).unwrap_or(1)
 }
 
-/// Runs it, milliseconds for each megabyte. If the library fails inside, the
-/// answer is the original, or nothing is stored.
+/// Runs a job, which takes milliseconds per megabyte. If the library fails
+/// inside, the response is the original, or is not stored.
 ///
 /// # Safety
-/// `job` is NULL or valid, and no other thread uses it now.
+/// `job` is NULL or valid, and no other thread uses it during the call.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_run(job: *mut sszip_job) -> sszip_status {
     boundary(|| {
@@ -35,21 +37,22 @@ pub unsafe extern "C" fn sszip_job_run(job: *mut sszip_job) -> sszip_status {
     })
 }
 
-/// Whether it is worth running when its client has gone. `false` for NULL.
+/// Returns whether the job should run although its client is gone, because its
+/// result is stored. `false` for NULL.
 ///
 /// # Safety
-/// `job` is NULL or valid, and no other thread uses it now.
+/// `job` is NULL or valid, and no other thread uses it during the call.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_is_to_be_stored(job: *const sszip_job) -> bool {
     // SAFETY: the function's contract.
     unsafe { job.as_ref() }.is_some_and(|job| job.0.is_to_be_stored())
 }
 
-/// Of a job that no exchange waits for, once it has run: stores what it has
-/// made, and frees it. `sszip_next_woken` may have something to say then.
+/// Stores the result of a job that has run and that no exchange waits for, and
+/// frees the job. Call `sszip_next_woken` afterwards.
 ///
 /// # Safety
-/// `job` is NULL or valid; it is not to be used any more.
+/// `job` is NULL or valid, and is not used after the call.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip_status {
     boundary(|| {
@@ -62,9 +65,11 @@ pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip
     })
 }
 
-/// To be called before `sszip_exchange_free`, once nothing more is used that the
-/// exchange gave out: a job that forgets a long answer, since that takes a tenth of a
-/// millisecond for each megabyte, or NULL. It ends with `sszip_job_store`.
+/// Returns a job that releases the memory of a long response off the event
+/// loop, since that takes a tenth of a millisecond per megabyte; NULL: there is
+/// none. The host owns the job and ends it with `sszip_job_store`. Call it
+/// before `sszip_exchange_free`, when no result of the exchange is used any
+/// more.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -76,11 +81,12 @@ pub unsafe extern "C" fn sszip_exchange_last_job(exchange: *mut sszip_exchange) 
     job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
-/// The job that the exchange asked for with `SSZIP_DO_RUN` has run. Frees it.
+/// Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and frees
+/// the job.
 ///
 /// # Safety
-/// `exchange` and `job` are NULL or valid, and the job is of that exchange; it
-/// is not to be used any more. `step` points at memory of its type.
+/// `exchange` and `job` are NULL or valid, the job is from that exchange, and
+/// is not used after the call. `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_done(
     exchange: *mut sszip_exchange,

@@ -1,10 +1,10 @@
-//! The fields of a head that hosts keep a place for.
+//! Headers that hosts store in a member of their own.
 
-/// A field of a response head that a host knows by more than its name.
+/// Header of a response head that a host stores in a member of its own.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_known_field {
-    /// None of these.
+    /// Any other header.
     SSZIP_FIELD_OTHER = 0,
     /// `Accept-Ranges`
     SSZIP_FIELD_ACCEPT_RANGES,
@@ -31,10 +31,10 @@ pub enum sszip_known_field {
 }
 
 impl sszip_known_field {
-    /// Of a field's name, in any case.
+    /// Number of the header of that name, in any case.
     pub(super) fn of(name: &[u8]) -> Self {
         use sszip_known_field::*;
-        // most names differ by their lengths
+        // the length distinguishes most names
         let candidates: &[(&str, Self)] = match name.len() {
             4 => &[("Vary", SSZIP_FIELD_VARY), ("ETag", SSZIP_FIELD_ETAG)],
             7 => &[("Expires", SSZIP_FIELD_EXPIRES)],
@@ -52,7 +52,7 @@ impl sszip_known_field {
             ],
             _ => &[],
         };
-        // and those that we write are spelt as here
+        // the core writes the names in the case that is listed here
         candidates
             .iter()
             .find(|(known, _)| {

@@ -1,5 +1,4 @@
-//! The link to the cache's owner: the host opens the connections and carries
-//! bytes.
+//! The link to the owner: the host opens the connections and carries the bytes.
 
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
@@ -13,33 +12,36 @@ use crate::cache::process::ownership::Owner;
 use crate::cache::tip_floor::{Floors, Table};
 use crate::config::plan::Plan;
 
-/// Joins this process to the owner of a store. What the owner sends beyond
-/// the longest entry that the plan allows is not taken.
+/// Joins this process to the owner of a store. Replies that are longer than the
+/// longest entry that the plan allows are refused.
 pub(super) fn join(plan: &Plan) {
     let link = LINK.get_or_init(|| Arc::new(Link::of_process(plan.max_entry())));
     link.set_deadline(plan.lookup_timeout());
     PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
 }
 
-/// One for the process.
+/// The process's only link.
 static LINK: OnceLock<Arc<Link>> = OnceLock::new();
 
 fn link() -> Option<&'static Link> {
     LINK.get().map(|link| &**link)
 }
 
-/// The bytes of memory that tell all workers of a host which heads are over.
+/// Returns the size in bytes of the memory in which all workers of a host share
+/// their tip floors.
 #[no_mangle]
 pub extern "C" fn sszip_heads_length() -> usize {
     Table::LENGTH * size_of::<u64>()
 }
 
-/// Shares that memory with the host's other workers: to be called after the process is
-/// configured, and before it serves.
+/// Attaches the memory in which the workers of the host share their tip floors.
+/// Call it after the process is configured, and before it serves. The host
+/// keeps the memory until the process ends.
 ///
 /// # Safety
-/// `memory` is NULL or `sszip_heads_length()` bytes that were zeroed before any process had
-/// them, aligned for `uint64_t`, and that stay until the process ends.
+/// `memory` is NULL or `sszip_heads_length()` bytes, aligned for `uint64_t`,
+/// which were zero before the first process attached them and stay until the
+/// process ends.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status {
     boundary(|| {
@@ -47,7 +49,8 @@ pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status 
         if first.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
-        // SAFETY: not NULL; the function's contract; all that is done to it is atomic.
+        // SAFETY: not NULL; the function's contract; every access to it is
+        // atomic.
         let numbers = unsafe { std::slice::from_raw_parts(first, Table::LENGTH) };
         if let (Some(link), Some(table)) = (link(), Table::of(numbers)) {
             link.chains.share(Floors::Table(table));
@@ -56,9 +59,10 @@ pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status 
     })
 }
 
-/// What the host is to do with the connection `slot`, a small number. To be
-/// asked until `SSZIP_LINK_NOTHING` after each call that changes something:
-/// look-ups, fills, frees and the other functions of the link.
+/// Returns the next action for a connection to the owner, and its number, a
+/// small integer, in `slot`. Call it until it returns `SSZIP_LINK_NOTHING`
+/// after each call that changes the link's state: lookups, fills, `_free`
+/// functions and the other functions of the link.
 ///
 /// # Safety
 /// `slot` points at memory of its type.
@@ -79,8 +83,8 @@ pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
     need
 }
 
-/// The connection was tried at `now`; `opened`, an `sszip_link_opened`, says what
-/// came of it.
+/// Reports the result of opening the connection, an `sszip_link_opened`, at the
+/// time `now`.
 #[no_mangle]
 pub extern "C" fn sszip_link_connected(slot: usize, opened: u32, now: u64) -> sszip_status {
     boundary(|| {
@@ -100,9 +104,9 @@ pub extern "C" fn sszip_link_connected(slot: usize, opened: u32, now: u64) -> ss
     })
 }
 
-/// What is to be written to the connection: up to `room` pieces, one after the
-/// other, and in `count` how many there are; 0: nothing is. Valid until the next
-/// call of a function of the link.
+/// Returns the bytes to write to the connection: at most `room` pieces, in
+/// order, and their number in `count`; 0: there is nothing to write. Valid
+/// until the next call of a function of the link.
 ///
 /// # Safety
 /// `out` points at memory for `room` of its type, `count` at memory of its type.
@@ -133,7 +137,7 @@ pub unsafe extern "C" fn sszip_link_output(
     })
 }
 
-/// So many bytes of it are written.
+/// Reports that `bytes` bytes of the output were written.
 #[no_mangle]
 pub extern "C" fn sszip_link_written(slot: usize, bytes: usize) -> sszip_status {
     boundary(|| {
@@ -144,11 +148,11 @@ pub extern "C" fn sszip_link_written(slot: usize, bytes: usize) -> sszip_status 
     })
 }
 
-/// Room for bytes from the connection, until the next call of a function of
-/// the link.
+/// Returns the buffer into which the host reads from the connection. Valid
+/// until the next call of a function of the link.
 ///
 /// # Errors
-/// `SSZIP_STATUS_MISUSE`: there is none; close it.
+/// `SSZIP_STATUS_MISUSE`: there is no buffer; close the connection.
 ///
 /// # Safety
 /// The results point at memory of their type.
@@ -174,10 +178,10 @@ pub unsafe extern "C" fn sszip_link_room(
     })
 }
 
-/// So many bytes came into the room.
+/// Reports that `bytes` bytes were read into the buffer of `sszip_link_room`.
 ///
 /// # Safety
-/// They are written, and no other function of the link was called since
+/// The bytes are written, and no other function of the link was called since
 /// `sszip_link_room`.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_filled(slot: usize, bytes: usize, now: u64) -> sszip_status {
@@ -190,7 +194,7 @@ pub unsafe extern "C" fn sszip_link_filled(slot: usize, bytes: usize, now: u64) 
     })
 }
 
-/// The connection is closed, by the owner or by the host.
+/// Reports that the owner or the host closed the connection.
 #[no_mangle]
 pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
     boundary(|| {
@@ -201,16 +205,18 @@ pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
     })
 }
 
-/// Sends what was asked, ends what took too long, and says after how many
-/// milliseconds it is to be called again at the latest; 0: never.
+/// Sends waiting requests and ends requests that took too long. Returns the
+/// number of milliseconds after which it must be called again at the latest; 0:
+/// no call is due.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
     caught(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
 }
 
-/// What the operator should know of the owner: once when it has not answered for
-/// some seconds (`is_bad`), and when it answers again. To be asked after
-/// `sszip_link_tick`; empty: nothing. Static; it goes on from the owner's name.
+/// Returns a change of the owner's health for the log: once when the owner has
+/// not responded for some seconds (`is_bad`), and once when it responds again;
+/// empty: no change. Static; the text continues a line that begins with the
+/// owner's name. Call it after `sszip_link_tick`.
 ///
 /// # Safety
 /// `is_bad` points at memory of its type.

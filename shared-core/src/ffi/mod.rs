@@ -1,16 +1,18 @@
-//! The C ABI. `include/sszip.h` is generated from these files and is its
-//! manual; a test compares the two.
+//! The C ABI. `include/sszip.h` is generated from these files and from
+//! `cbindgen.toml`; a test compares the two. Its beginning states the
+//! conventions.
 //!
-//! Conventions, held by macros and types rather than by care:
-//! - a function that can fail returns a [`sszip_status`]; results are its last
-//!   parameters and written only on `SSZIP_STATUS_OK`;
-//! - objects are opaque, `_new` makes and `_free` ends them, `_free(NULL)` does
-//!   nothing; `const` means that nothing changes;
-//! - strings are pointer and length, never NUL-terminated; a pointer may be
-//!   NULL where the length is 0;
-//! - no panic crosses the boundary. Where the answer can be saved it is: the
-//!   exchange gives up and the original is sent;
-//! - an object is used by one thread at a time; any thread may do so.
+//! Macros and types enforce the conventions:
+//! - a function that can fail returns a [`sszip_status`]; its results are its
+//!   last parameters and are written on `SSZIP_STATUS_OK` only, except texts
+//!   for the operator;
+//! - objects are opaque; a `_free` function ends them, and has no effect on
+//!   NULL; `const` means that the object is not changed;
+//! - strings are pointer and length, and not NUL-terminated; a pointer may be
+//!   NULL if the length is 0;
+//! - no panic crosses the boundary: if a response can still be sent, the
+//!   exchange stops its work and sends the original;
+//! - any thread may use an object, but only one at a time.
 #![allow(non_camel_case_types)]
 
 mod cache;

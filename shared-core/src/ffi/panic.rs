@@ -1,4 +1,4 @@
-//! The boundary that panics don't cross.
+//! The panic boundary: no panic crosses the C ABI.
 
 use super::types::sszip_status;
 pub(super) use crate::panics::caught;
@@ -8,7 +8,8 @@ pub(super) fn boundary(body: impl FnOnce() -> sszip_status) -> sszip_status {
     caught(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
 }
 
-/// `$pointer` as a reference, or a return of `SSZIP_STATUS_NULL`.
+/// Borrows `$pointer`; returns `SSZIP_STATUS_NULL` from the function if it is
+/// NULL.
 macro_rules! borrow {
     ($pointer:expr) => {
         // SAFETY: the header: a pointer to an object is NULL or came from its
@@ -20,7 +21,8 @@ macro_rules! borrow {
     };
 }
 
-/// `$pointer` as a mutable reference, or a return of `SSZIP_STATUS_NULL`.
+/// Borrows `$pointer` mutably; returns `SSZIP_STATUS_NULL` from the function if
+/// it is NULL.
 macro_rules! borrow_mut {
     ($pointer:expr) => {
         // SAFETY: as for `borrow!`; results point at memory of their type.
@@ -31,12 +33,13 @@ macro_rules! borrow_mut {
     };
 }
 
-/// `$pointer` as a reference to a struct that begins with its size, or a return
-/// of `SSZIP_STATUS_NULL`, or of `SSZIP_STATUS_MISUSE` where the host was built
-/// against another one.
+/// Borrows a struct that begins with its size. Returns from the function
+/// `SSZIP_STATUS_NULL` if the pointer is NULL, and `SSZIP_STATUS_MISUSE` if the
+/// host was compiled with another version of the struct.
 macro_rules! borrow_sized {
     ($pointer:expr) => {
-        // SAFETY: the header: it is NULL, or valid for the size that it says.
+        // SAFETY: the header: it is NULL, or valid for the size that it
+        // contains.
         match unsafe { super::panic::sized($pointer) } {
             Ok(reference) => reference,
             Err(status) => return status,
@@ -51,17 +54,18 @@ pub(super) unsafe fn sized<'a, T>(pointer: *const T) -> Result<&'a T, sszip_stat
     if pointer.is_null() {
         return Err(sszip_status::SSZIP_STATUS_NULL);
     }
-    // no more of it may be there
+    // the struct may be shorter than `T`
     // SAFETY: not NULL; the caller's promise.
     let size = unsafe { pointer.cast::<usize>().read() };
     if size != size_of::<T>() {
         return Err(sszip_status::SSZIP_STATUS_MISUSE);
     }
-    // SAFETY: it has the size that it should have; the caller's promise.
+    // SAFETY: it has the size of `T`; the caller's promise.
     Ok(unsafe { &*pointer })
 }
 
-/// Writes a result, or returns `SSZIP_STATUS_NULL`.
+/// Writes a result; returns `SSZIP_STATUS_NULL` from the function if `$out` is
+/// NULL.
 macro_rules! give {
     ($out:expr, $value:expr) => {{
         if $out.is_null() {

@@ -1,4 +1,5 @@
-//! What a whole configuration comes to.
+//! The configuration of a host as a whole: its directives, blocks, routes and
+//! store.
 
 use std::sync::Arc;
 
@@ -14,103 +15,105 @@ use crate::config::upstreams::{Destination, Upstreams};
 use crate::config::{Config, Directives, Source};
 use crate::exchange;
 
-/// A whole configuration: what each block of it says, and what each place has
-/// inherited.
+/// A whole configuration: the directives of each block, and the inherited
+/// settings of each route.
 #[derive(Default)]
 pub struct sszip_plan {
     plan: Plan,
     blocks: Vec<Directives>,
-    #[allow(clippy::vec_box)] // pointers to them are given out
+    #[allow(clippy::vec_box)] // the host has pointers to them
     configs: Vec<Box<sszip_config>>,
     upstreams: Upstreams,
-    /// What paths and files begin with that are not absolute.
+    /// Prefix of folders that are not absolute; other files have `file_prefix`.
     prefix: Vec<u8>,
     file_prefix: Vec<u8>,
-    /// What the last call had to say.
+    /// Text of the last call: an error or a warning.
     said: String,
-    /// Folder, socket, data and heads of a store, and where its owner listens; each
-    /// ended by NUL, once all was checked.
+    /// Folder, socket, data and heads of a store, and the owner's address; each
+    /// ends with NUL after the check.
     store: [String; 4],
     owner: String,
 }
 
-/// A directive.
+/// A directive of the configuration.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_directive {
     /// `sizeof(sszip_directive)`, so that the struct may grow.
     pub size: usize,
-    /// As docs/directives.md has it.
+    /// Name, as in docs/directives.md.
     pub name: sszip_str,
-    /// Its arguments.
+    /// Arguments of the directive.
     pub values: *const sszip_str,
-    /// How many.
+    /// Number of arguments.
     pub nvalues: usize,
-    /// The file that it is in.
+    /// File that contains the directive.
     pub file: sszip_str,
-    /// The line there.
+    /// Line of the directive in the file.
     pub line: usize,
 }
 
-/// A place, once all of it was read.
+/// A route, after all its directives were read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_place {
     /// `sizeof(sszip_place)`, so that the struct may grow.
     pub size: usize,
-    /// What people know it by.
+    /// Name of the route, for messages.
     pub name: sszip_str,
-    /// The text of its `sszip_cache_namespace`; NULL `data`: there is none.
+    /// Argument of its directive `cache_namespace`; NULL `data`: it has none.
     pub name_space: sszip_str,
-    /// That has variables, whatever its text.
+    /// The namespace contains variables, so that it differs from request to
+    /// request.
     pub per_request: bool,
-    /// Requests end there.
+    /// Requests end on the route.
     pub answers: bool,
-    /// It purges.
+    /// The route accepts purges.
     pub purges: bool,
-    /// Which node its requests go to, as the configuration names it; NULL `data`:
-    /// to none, or that is another one for each request.
+    /// URL of the upstream as the configuration names it; NULL `data`: the
+    /// route has none, or it differs from request to request.
     pub url: sszip_str,
-    /// Fields of the node's answers that the host's own configuration hides from
-    /// clients there. Places inside do not inherit them.
+    /// Response headers that the host's own configuration hides from clients on
+    /// this route. Inner routes do not inherit them.
     pub hidden: *const sszip_str,
-    /// How many.
+    /// Number of hidden headers.
     pub nhidden: usize,
-    /// How long a request body may be that the host keeps in memory, in bytes; 0: as long as
-    /// its other limits allow.
+    /// Maximum length of a request body that the host keeps in memory, in
+    /// bytes; 0: only its other limits apply.
     pub body_buffer: u64,
-    /// The node is asked by HTTP/1.0.
+    /// Upstream requests use HTTP/1.0.
     pub is_http_1_0: bool,
 }
 
-/// A store of the host's own. Where a number is 0 the owner has its default.
-/// The strings are ended by NUL.
+/// The host's own store. A number that is 0 means the owner's default. The
+/// strings are NUL-terminated; `len` does not count the NUL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_store {
-    /// Its folder, an absolute path. The owner of a store is to have it to itself.
+    /// Folder of the store, an absolute path. One owner at a time may use it.
     pub folder: sszip_str,
-    /// The owner's socket in it.
+    /// Path of the owner's socket in the folder.
     pub socket: sszip_str,
-    /// Where the data are in it.
+    /// Path of the database in the folder.
     pub data: sszip_str,
-    /// What it may take on disk, in bytes.
+    /// Maximum size on disk, in bytes.
     pub max_size: u64,
-    /// What entries may take in the owner's memory, in bytes.
+    /// Maximum size of the entries in the owner's memory, in bytes.
     pub memory: u64,
-    /// The longest entry, in bytes.
+    /// Maximum length of one entry, in bytes.
     pub max_entry: u64,
-    /// For how long what nobody asks for is kept, in milliseconds.
+    /// Time without a request after which an entry is removed, in milliseconds.
     pub inactive: u64,
-    /// Entries are not made smaller before they go to the disk.
+    /// Entries are not recompressed before they are written to disk.
     pub no_recompress: bool,
-    /// The heads that are to be followed, as the owner takes them. There are
-    /// secrets in it.
+    /// Head sources that the owner follows, in the owner's format. Contains
+    /// secrets.
     pub heads: sszip_str,
 }
 
-/// Nothing yet. A folder that is not absolute is one in `prefix`, other files are
-/// in `file_prefix`.
+/// Creates an empty configuration. Folders that are not absolute are relative
+/// to `prefix`, other files to `file_prefix`. The host owns it and frees it
+/// with `sszip_plan_free`.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -133,13 +136,13 @@ pub unsafe extern "C" fn sszip_plan_new(
     })
 }
 
-/// Takes a directive for the block `*block`; 0: that has said nothing yet, and gets
-/// its number.
+/// Adds a directive to the block `*block`; 0: a new block, whose number is
+/// written to `*block`.
 ///
-/// On `SSZIP_STATUS_INVALID` `said` goes on from the directive's name and says
-/// what is allowed, for the operator; nothing has changed then. On
-/// `SSZIP_STATUS_OK` it says what the operator should know of the directive all
-/// the same, and is empty where there is nothing. Valid until the next call.
+/// Writes a text for the operator to `said`, which continues the directive's
+/// name: on `SSZIP_STATUS_INVALID` the error and the accepted values, and the
+/// configuration is unchanged; on `SSZIP_STATUS_OK` a warning, or an empty
+/// string. Valid until the next call for `plan`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
@@ -167,13 +170,13 @@ pub unsafe extern "C" fn sszip_plan_set(
     })
 }
 
-/// Adds the place that the block `*block` makes, inside of the block `outer`, and
-/// says what is to be known of it. 0: a block that says nothing; `*block` gets a
-/// number then.
+/// Adds the route of the block `*block` inside the block `outer`, and writes
+/// its settings to `rules`; `rules->config` is valid until `sszip_plan_free`.
+/// 0: a block without directives; if `*block` is 0, a number is written to it.
 ///
-/// On `SSZIP_STATUS_INVALID` `said` is what is wrong, for the operator, with
-/// the place in the configuration; on `SSZIP_STATUS_OK` what the operator should
-/// know all the same, or empty. Valid until the next call.
+/// Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+/// error with its position in the configuration; on `SSZIP_STATUS_OK` a
+/// warning, or an empty string. Valid until the next call for `plan`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
@@ -226,8 +229,8 @@ pub unsafe extern "C" fn sszip_plan_add(
     })
 }
 
-/// Adds servers that the configuration names together, and `url`s of places by
-/// that name.
+/// Adds a named group of servers, which the `url` of a route may refer to by
+/// this name.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are `nservers`
@@ -248,8 +251,10 @@ pub unsafe extern "C" fn sszip_plan_add_upstream(
     })
 }
 
-/// Whether all of it goes together, once all was added. `said` is as of
-/// `sszip_plan_add`.
+/// Validates the configuration as a whole, after all its parts were added.
+/// Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+/// error, on `SSZIP_STATUS_OK` a warning or an empty string. Valid until the
+/// next call for `plan`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
@@ -271,8 +276,9 @@ pub unsafe extern "C" fn sszip_plan_check(
     })
 }
 
-/// After `sszip_plan_check`: where the owner of a store listens, "unix:" and a path,
-/// ended by NUL; empty: there is none. Valid as long as the plan.
+/// Returns the address of the owner of a store, after `sszip_plan_check`:
+/// "unix:" and a path, NUL-terminated; empty: there is no owner. Valid until
+/// `sszip_plan_free`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -283,12 +289,13 @@ pub unsafe extern "C" fn sszip_plan_owner(plan: *const sszip_plan) -> sszip_str 
     plan.map_or(sszip_str::ABSENT, |plan| ended(&plan.owner))
 }
 
-/// Prepares the process that will serve, one of `processes`, after any fork:
-/// makes the hot tier, with its share of `cache_memory`, if there is a cache,
-/// opens what would else be opened when it is needed first, and there may be no
-/// memory, sets how the C library keeps what is freed, and joins the owner of a
-/// store, to which `sszip_link_tick` opens the connections. A second call changes
-/// nothing. Without it nothing is cached.
+/// Prepares a worker process, one of `processes`, after the last fork. Creates
+/// the hot tier with the worker's share of `cache_memory`, if a route caches;
+/// allocates what would otherwise be allocated on first use, when memory may be
+/// exhausted; configures how the C library retains freed memory; and joins the
+/// owner of a store, to which the host opens the connections after
+/// `sszip_link_tick`. A second call has no effect. Without this call nothing is
+/// cached.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -313,8 +320,9 @@ pub unsafe extern "C" fn sszip_plan_start(
     })
 }
 
-/// After `sszip_plan_check`: the host's own store, and all that its owner is to
-/// know, valid as long as the plan. `SSZIP_STATUS_MISUSE`: there is none.
+/// Returns the host's own store and the settings of its owner, after
+/// `sszip_plan_check`. The strings are valid until `sszip_plan_free`.
+/// `SSZIP_STATUS_MISUSE`: the configuration has no store.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
@@ -348,7 +356,8 @@ pub unsafe extern "C" fn sszip_plan_store(
     })
 }
 
-/// What was made from it goes on.
+/// Frees a configuration with its `sszip_config`s. Exchanges that were created
+/// with them continue.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -359,7 +368,8 @@ pub unsafe extern "C" fn sszip_plan_free(plan: *mut sszip_plan) {
 }
 
 impl sszip_plan {
-    /// The block of that number; 0: a new one. `None`: there is no such block.
+    /// Returns the block of that number; 0: a new block. `None`: there is no
+    /// such block.
     fn block(&mut self, number: &mut usize) -> Option<&mut Directives> {
         if *number == 0 {
             self.blocks.push(Directives::default());
@@ -368,7 +378,8 @@ impl sszip_plan {
         self.blocks.get_mut(*number - 1)
     }
 
-    /// What the operator should know is returned.
+    /// Adds a directive, and returns a warning for the operator, if there is
+    /// one.
     fn set(
         &mut self,
         block: &mut usize,
@@ -380,7 +391,7 @@ impl sszip_plan {
         if let Some(set) = self.plan.set_at(name, values, &prefix, Source { at }) {
             set.map_err(|error| in_hosts_words(&error.to_string()))?;
             if name == "cache_path" {
-                // one whose folder can't be had is none
+                // a store whose folder cannot be used is removed from the plan
                 let store = self.plan.store.take();
                 let folder = store.as_ref().map(|store| &store.folder);
                 folder.map_or(Ok(()), |folder| files::take_folder(folder))?;
@@ -397,7 +408,7 @@ impl sszip_plan {
         Ok(warning.map(|warning| in_hosts_words(&warning)))
     }
 
-    /// The settings of a place; `None`: there is no such block.
+    /// Returns the settings of a route; `None`: there is no such block.
     fn inherit(&mut self, block: &mut usize, outer: usize, hidden: &[&[u8]]) -> Option<Config> {
         let outer = match outer {
             0 => Directives::default(),
@@ -439,12 +450,12 @@ impl sszip_plan {
     }
 }
 
-/// A text without the NUL that ends it.
+/// Returns a text without the NUL that ends it.
 fn ended(text: &str) -> sszip_str {
     sszip_str::of(text.strip_suffix('\0').unwrap_or(text).as_bytes())
 }
 
-/// The core calls directives as all hosts do; here they have a prefix.
+/// Replaces the core's names of directives by nginx's, which have a prefix.
 fn in_hosts_words(message: &str) -> String {
     message
         .replace("\"cache", "\"sszip_cache")

@@ -1,7 +1,8 @@
-//! What programs in the host may use of the library.
+//! The script API: functions of the library for programs in the host.
 //!
-//! What these functions give out, and `out` where they say why not, is the library's: it is
-//! valid until the next call of one of them on this thread, or `sszip_given_free`.
+//! The library owns the results of these functions, and the error text in
+//! `out`: they are valid until the next call of such a function on the same
+//! thread, or `sszip_given_free`.
 
 use std::cell::RefCell;
 
@@ -16,50 +17,52 @@ use crate::gzip::oneshot::{bound, gzip, OneshotError};
 use crate::script::values::What;
 use crate::script::{calls, figures, kept, stored, values};
 
-/// A call of a request. What it points at lies in the request's body.
+/// A call of a JSON-RPC request. Its strings point into the request body, or
+/// into the library's decoded copy of it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_call {
-    /// The method's name.
+    /// Name of the method.
     pub method: sszip_str,
-    /// The id, raw JSON; NULL `data`: there is none.
+    /// Raw JSON of the id; NULL `data`: there is none.
     pub id: sszip_str,
-    /// The same of the params.
+    /// Raw JSON of the params; NULL `data`: there are none.
     pub params: sszip_str,
 }
 
-/// Something that was counted.
+/// A metric of the host's workers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_figure {
-    /// What it is.
+    /// Name of the metric.
     pub name: sszip_str,
-    /// How many.
+    /// Value of the metric.
     pub number: u64,
 }
 
-/// Which SSZ type; what is empty was not said.
+/// Selects an SSZ type; an empty string means that the property is not
+/// specified.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_what {
-    /// As the specs write it; or a method of JSON-RPC, or the path of a route of the
-    /// Beacon API, for what that gives.
+    /// Name of the type as the consensus specifications write it, or a JSON-RPC
+    /// method or the path of a Beacon API route, whose result is meant.
     pub name: sszip_str,
-    /// Of which fork.
+    /// Name of the fork.
     pub fork: sszip_str,
-    /// Of which preset.
+    /// Name of the preset.
     pub preset: sszip_str,
-    /// Of JSON, what it is: "value", "answer" or "auto".
+    /// Role of a JSON input: "value", "answer" or "auto".
     pub form: sszip_str,
-    /// Of SSZ, which part is meant.
+    /// Path of a part of an SSZ value.
     pub path: sszip_str,
 }
 
-/// What a thread was given last.
+/// Result that the last call of a function on this thread returned.
 #[derive(Default)]
 struct Given {
     _bytes: Option<Bytes>,
-    /// A body that the host has written, or what it is without its coding.
+    /// A body that the host wrote, or a decompressed body.
     _body: Vec<u8>,
     _calls: Vec<sszip_call>,
     _figures: (Vec<sszip_figure>, Vec<String>),
@@ -69,7 +72,7 @@ thread_local! {
     static GIVEN: RefCell<Given> = RefCell::default();
 }
 
-/// Keeps what is given out, in place of what was.
+/// Replaces the result of this thread.
 fn keep(given: Given) {
     GIVEN.with(|last| *last.borrow_mut() = given);
 }
@@ -83,7 +86,8 @@ fn lend(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
     sszip_status::SSZIP_STATUS_OK
 }
 
-/// What a function gives: bytes, none (NULL `data`), or why not.
+/// Returns the result of a function: bytes, none (NULL `data`), or the text of
+/// an error.
 fn answer<B: Into<Bytes>, E: ToString>(
     result: Result<Option<B>, E>,
     out: *mut sszip_str,
@@ -101,7 +105,7 @@ fn answer<B: Into<Bytes>, E: ToString>(
     }
 }
 
-/// Frees what this thread was given last.
+/// Frees the last result of this thread.
 #[no_mangle]
 pub extern "C" fn sszip_given_free() {
     boundary(|| {
@@ -110,8 +114,8 @@ pub extern "C" fn sszip_given_free() {
     });
 }
 
-/// The value that a program keeps under a name in this process's memory; NULL `data`:
-/// there is none.
+/// Returns the value that a program stored under a name in this process's
+/// memory; NULL `data`: there is none.
 ///
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
@@ -128,8 +132,9 @@ pub unsafe extern "C" fn sszip_kept_get(
     })
 }
 
-/// Keeps a value for `ttl` milliseconds. `out` is the request to the owner of a store, to
-/// be sent as it is, that gives it the value; NULL `data`: there is no owner.
+/// Stores a value for `ttl` milliseconds. Writes to `out` the request that
+/// stores it with the owner, which the caller sends unchanged; NULL `data`:
+/// there is no owner.
 ///
 /// # Safety
 /// `name` and `value` are valid strings; `out` points at memory of its type.
@@ -148,8 +153,8 @@ pub unsafe extern "C" fn sszip_kept_set(
     })
 }
 
-/// Forgets a value. `out` is the request to the owner that purges it everywhere; NULL
-/// `data`: there is no owner.
+/// Removes a value. Writes to `out` the request to the owner that purges it in
+/// all processes; NULL `data`: there is no owner.
 ///
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
@@ -162,8 +167,8 @@ pub unsafe extern "C" fn sszip_kept_delete(name: sszip_str, out: *mut sszip_str)
     })
 }
 
-/// The request that looks a value up with the owner, and the `generation` that
-/// `sszip_kept_take` has to know; NULL `data`: there is no owner.
+/// Returns the request that looks a value up with the owner, and the
+/// `generation` that `sszip_kept_take` needs; NULL `data`: there is no owner.
 ///
 /// # Safety
 /// `name` is a valid string; the results point at memory of their type.
@@ -182,8 +187,9 @@ pub unsafe extern "C" fn sszip_kept_look_up(
     })
 }
 
-/// What the owner has answered to that, head and body: the value, as `sszip_kept_get`
-/// gives it.
+/// Decodes the owner's reply, head and body, to a request of
+/// `sszip_kept_look_up`. Returns the value, with the conventions of
+/// `sszip_kept_get`.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -206,8 +212,9 @@ pub unsafe extern "C" fn sszip_kept_take(
     })
 }
 
-/// The answer of a node that is stored in this process's memory under `key`, 64 hex digits,
-/// to a call under `id`, raw JSON; NULL `data`: there is none.
+/// Returns the response that is stored in this process's memory under `key`, 64
+/// hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL `data`:
+/// there is none.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -229,8 +236,8 @@ pub unsafe extern "C" fn sszip_stored_get(
     })
 }
 
-/// The request to the owner that purges what `query` says (docs/caching.md, Purging); NULL
-/// `data`: there is no owner.
+/// Returns the request to the owner that purges the entries that `query`
+/// selects (docs/caching.md, Purging); NULL `data`: there is no owner.
 ///
 /// # Safety
 /// `query` is a valid string; `out` points at memory of its type.
@@ -246,8 +253,8 @@ pub unsafe extern "C" fn sszip_purge_request(
     })
 }
 
-/// The head of an answer of the owner's, up to its empty line: its status, and how many
-/// bytes the body has.
+/// Parses the head of an owner reply, up to its empty line: returns its status
+/// code and the length of its body in bytes.
 ///
 /// # Safety
 /// `head` is a valid string; the results point at memory of their type.
@@ -271,7 +278,7 @@ pub unsafe extern "C" fn sszip_owner_head(
     })
 }
 
-/// `data` as one gzip member, by a level of 0 to 12.
+/// Compresses `data` to one gzip member with a level of 0 to 12.
 ///
 /// # Safety
 /// `data` is a valid string; `out` points at memory of its type.
@@ -293,7 +300,7 @@ pub unsafe extern "C" fn sszip_gzip(
     })
 }
 
-/// What gzip members were made of, at most `most` bytes.
+/// Decompresses gzip members to at most `most` bytes.
 ///
 /// # Safety
 /// `data` is a valid string; `out` points at memory of its type.
@@ -341,7 +348,7 @@ unsafe fn with_what<B: Into<Bytes>>(
     answer(run(&what, form, path).map(Some), out)
 }
 
-/// SSZ of JSON.
+/// Converts JSON to SSZ.
 ///
 /// # Safety
 /// `what` is NULL or valid with all that it points at, `json` a valid string; `out` points at
@@ -360,10 +367,11 @@ pub unsafe extern "C" fn sszip_json_to_ssz(
     })
 }
 
-/// JSON of SSZ.
+/// Converts SSZ to JSON.
 ///
 /// # Safety
-/// As of `sszip_json_to_ssz`.
+/// `what` is NULL or valid with all that it points at, `ssz` a valid string;
+/// `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_to_json(
     what: *const sszip_what,
@@ -378,10 +386,11 @@ pub unsafe extern "C" fn sszip_ssz_to_json(
     })
 }
 
-/// Whether SSZ is a value of the type, by each rule: `out` is empty then.
+/// Checks that SSZ is a valid value of the type. `out` is empty if it is.
 ///
 /// # Safety
-/// As of `sszip_json_to_ssz`.
+/// `what` is NULL or valid with all that it points at, `ssz` a valid string;
+/// `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_check(
     what: *const sszip_what,
@@ -396,10 +405,11 @@ pub unsafe extern "C" fn sszip_ssz_check(
     })
 }
 
-/// The root of SSZ, `0x` and 64 hex digits.
+/// Computes the hash tree root of SSZ: `0x` and 64 hexadecimal digits.
 ///
 /// # Safety
-/// As of `sszip_json_to_ssz`.
+/// `what` is NULL or valid with all that it points at, `ssz` a valid string;
+/// `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_root(
     what: *const sszip_what,
@@ -414,8 +424,10 @@ pub unsafe extern "C" fn sszip_ssz_root(
     })
 }
 
-/// Memory for a body of `length` bytes, which the host writes there for
-/// `sszip_calls_read`; NULL: there is not enough.
+/// Returns memory for a body of `length` bytes, into which the host writes the
+/// body before `sszip_calls_read`; NULL: memory is exhausted. Valid until the
+/// next call of a function of the script API on this thread other than
+/// `sszip_calls_read`, or `sszip_given_free`.
 #[no_mangle]
 pub extern "C" fn sszip_calls_room(length: usize) -> *mut u8 {
     let mut body = Vec::new();
@@ -434,10 +446,11 @@ pub extern "C" fn sszip_calls_room(length: usize) -> *mut u8 {
     room
 }
 
-/// The calls of a request, of whose head these are the fields: at most `most_calls`, in a
-/// body of at most `most_bytes`, which is decoded if it is coded. It is anywhere, or in the
-/// memory of `sszip_calls_room`; what is given out points at it, or at what was decoded.
-/// `out` is where it says why not, in a word.
+/// Parses the calls of a request whose headers are `fields`: at most
+/// `most_calls`, in a body of at most `most_bytes`, which is decompressed if it
+/// has a content coding. The body lies in the host's memory or in the memory of
+/// `sszip_calls_room`; the results point into it, or into the decompressed
+/// body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
 ///
 /// # Safety
 /// `fields` are `nfields` valid fields, and `body` is a valid string; the results point at
@@ -486,7 +499,7 @@ pub unsafe extern "C" fn sszip_calls_read(
         GIVEN.with(|given| {
             let mut given = given.borrow_mut();
             given._calls = found;
-            // what is borrowed lies with the host, or there already
+            // a borrowed body is the host's, or in the result already
             if let std::borrow::Cow::Owned(decoded) = plain {
                 given._body = decoded;
             }
@@ -495,10 +508,11 @@ pub unsafe extern "C" fn sszip_calls_read(
     })
 }
 
-/// What the workers of the host have counted.
+/// Returns the metrics that the workers of the host counted.
 ///
 /// # Safety
-/// `board` is as of `sszip_exchange_count`; the results point at memory of their type.
+/// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`;
+/// the results point at memory of their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_board_figures(
     board: *const sszip_board,
@@ -509,7 +523,7 @@ pub unsafe extern "C" fn sszip_board_figures(
         // SAFETY: the function's contract.
         let board = match unsafe { board_of(board) } {
             Ok((board, worker)) => {
-                // what this one has is not as old as its last request
+                // the gauges of this worker may be as old as its last request
                 super::status::show(&PROCESS, board, worker);
                 board
             }

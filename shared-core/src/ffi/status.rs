@@ -1,4 +1,4 @@
-//! What workers count, and what is told of it.
+//! Metrics of workers, and the status page that reports them.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -14,35 +14,35 @@ use crate::exchange::Tell;
 use crate::metrics::{gauges, Tally, GAUGES};
 use crate::status::board::Board;
 
-/// What there is at a time is shown at most that old, by a worker that has work.
+/// Maximum age of the gauges of a worker that has work.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Where the workers of a host count.
+/// Shared memory in which the workers of a host count.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_board {
     /// `sizeof(sszip_board)`, so that the struct may grow.
     pub size: usize,
-    /// `sszip_board_length()` bytes that all of them share.
+    /// `sszip_board_length()` bytes that all workers share. The host owns them.
     pub memory: *mut c_void,
-    /// Which of them this one is: no other that lives at that time has the same number.
+    /// Number of this worker: no other live worker has the same.
     pub worker: usize,
-    /// The host and its version: "nginx/1.22.1".
+    /// Name and version of the host: "nginx/1.22.1".
     pub host: sszip_str,
 }
 
-/// The bytes that counters take.
+/// Returns the size in bytes of the memory that the counters occupy.
 #[no_mangle]
 pub extern "C" fn sszip_board_length() -> usize {
     Board::LENGTH * size_of::<u64>()
 }
 
-/// Before anything is counted in memory that is zeroed, or has counters already: those
-/// stay if they are this version's.
+/// Initializes the counters, before the first use. The memory is zeroed, or
+/// contains counters already, which are kept if this version wrote them.
 ///
 /// # Safety
-/// `memory` is NULL or that of [`sszip_board`], aligned for `uint64_t`, and used for
-/// nothing else from here on.
+/// `memory` is NULL or points at `sszip_board_length()` bytes, aligned for
+/// `uint64_t`, which are used for nothing else from here on.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_board_begin(memory: *mut c_void) -> sszip_status {
     boundary(|| {
@@ -60,17 +60,19 @@ fn wall() -> u64 {
 }
 
 /// # Safety
-/// As of [`sszip_board_begin`].
+/// `memory` is NULL or points at the bytes of `sszip_board_length`, aligned for
+/// `uint64_t`, which are used for nothing else.
 unsafe fn numbers(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
     let first: *const AtomicU64 = memory.cast_const().cast();
-    // SAFETY: the function's contract; all that is done to it is atomic.
+    // SAFETY: the function's contract; every access to it is atomic.
     (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, Board::LENGTH) })
 }
 
-/// Counts an exchange of which no more comes, once.
+/// Counts a finished exchange. Later calls for the same exchange count nothing.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `board` is NULL or valid, and what it points at was begun.
+/// `exchange` is NULL or valid; `board` is NULL or valid, and its memory was
+/// passed to `sszip_board_begin`.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_count(
     exchange: *mut sszip_exchange,
@@ -97,13 +99,13 @@ pub unsafe extern "C" fn sszip_exchange_count(
     })
 }
 
-/// Counts the verified hits and upstream errors of the process since the last call, and the last
-/// exchange that was counted, and shows what its requests take of memory and how many wait: no
-/// client may come to this worker after that for long. To be called whenever the host's loop has handled an event that an exchange
-/// may have ended with, and when a request begins to wait.
+/// Counts the verified hits and upstream errors of the process since the last
+/// call, and updates the gauges of memory and of waiting requests, since no
+/// client may come to this worker for a long time. Call it after each event of
+/// the host's loop that may end an exchange, and when a request begins to wait.
 ///
 /// # Safety
-/// `board` is as of `sszip_exchange_count`.
+/// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_board_refresh(board: *const sszip_board) -> sszip_status {
     boundary(|| {
@@ -120,11 +122,11 @@ pub unsafe extern "C" fn sszip_board_refresh(board: *const sszip_board) -> sszip
     })
 }
 
-/// Shows that a worker has nothing in memory: to be called when it begins, since another one may
-/// have died in its place, and when it ends. What it counted stays.
+/// Resets the gauges of a worker, when it starts, since it may replace one that
+/// died, and when it ends. The counters keep their values.
 ///
 /// # Safety
-/// `board` is as of `sszip_exchange_count`.
+/// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_board_clear(board: *const sszip_board) -> sszip_status {
     boundary(|| {
@@ -148,10 +150,10 @@ pub(super) fn show(process: &Process, counters: Board, worker: usize) {
     counters.show(worker, gauges(process, 0));
 }
 
-/// Where it is counted, and by which worker.
+/// Returns the counters of a board and the number of the worker.
 ///
 /// # Safety
-/// As of [`sszip_exchange_count`].
+/// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
 pub(super) unsafe fn board_of(board: *const sszip_board) -> Result<(Board, usize), sszip_status> {
     // SAFETY: the function's contract.
     let board = unsafe { sized(board) }?;
@@ -161,13 +163,14 @@ pub(super) unsafe fn board_of(board: *const sszip_board) -> Result<(Board, usize
     Ok((counters, board.worker))
 }
 
-/// Answers a request to see how it all goes, instead of a look-up, and with steps of one.
-/// `method` is the request's, and of `asked` `waiter` must not be 0.
+/// Responds to a status request, in place of a lookup and with its actions.
+/// `method` is the request's method; `asked->waiter` must not be 0.
 ///
 /// # Safety
-/// `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is NULL or
-/// valid with all that it points at; `board` is as of `sszip_exchange_count`; `step` points
-/// at memory of its type.
+/// `exchange` is NULL or valid, `method` and `query` are valid strings; `asked`
+/// is NULL or valid with all that it points at; `board` is NULL or valid, and
+/// its memory was passed to `sszip_board_begin`; `step` points at memory of its
+/// type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_tell_status(
     exchange: *mut sszip_exchange,

@@ -1,4 +1,4 @@
-//! Plain data that crosses the boundary.
+//! Plain data types of the C ABI.
 
 use std::ffi::c_char;
 use std::slice;
@@ -9,37 +9,42 @@ use crate::cache::stale::Failure;
 use crate::gzip;
 use crate::gzip::stream::Flush;
 
-/// What became of a call. Values are never reused.
+/// Result of a call. Values are never reused.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_status {
-    /// Done; the results are written.
+    /// The call succeeded; the results are written.
     SSZIP_STATUS_OK = 0,
-    /// A pointer that must not be NULL was.
+    /// A pointer that must not be NULL is NULL.
     SSZIP_STATUS_NULL = 1,
-    /// The library failed inside. The object is only good for `_free`.
+    /// The library failed inside. The object may only be passed to its `_free`.
     SSZIP_STATUS_PANIC = 2,
-    /// The call is not allowed in the object's present state.
+    /// The call is not allowed in the object's present state, or a number or a
+    /// `size` is not one of this version.
     SSZIP_STATUS_MISUSE = 3,
-    /// A directive's name or value was not accepted; a text says why.
+    /// A directive, a name or a value is not accepted; an error text is written
+    /// where the function returns one.
     SSZIP_STATUS_INVALID = 4,
-    /// The stream encoder failed: the answer must be cut off visibly.
+    /// The streaming encoder failed: the host must truncate the response
+    /// visibly.
     SSZIP_STATUS_ENCODER = 5,
-    /// The body ended short of the length that the node gave: the answer must
-    /// be cut off visibly.
+    /// The body ended before the length that the upstream announced: the host
+    /// must truncate the response visibly.
     SSZIP_STATUS_SHORT = 6,
-    /// Memory was refused. Of `sszip_exchange_new`: the request passes without
-    /// one; of others: there is nothing to send, and the answer is a failure.
+    /// Memory is exhausted. After `sszip_exchange_new` the request passes
+    /// without an exchange; after any other function there is no response to
+    /// send, and the request fails.
     SSZIP_STATUS_MEMORY = 7,
 }
 
-/// Bytes that somebody else owns.
+/// Bytes that the library or the host owns, and not NUL-terminated. The
+/// function that takes or returns them specifies for how long they are valid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_str {
-    /// NULL only if `len` is 0.
+    /// First byte. NULL only if `len` is 0.
     pub data: *const u8,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -56,9 +61,8 @@ impl sszip_str {
         len: 0,
     };
 
-    /// # Safety
-    /// `data` points at `len` readable bytes, or is NULL with `len` 0; they
-    /// stay as they are for `'a`.
+    /// `data` points at `len` readable bytes, or is NULL with `len` 0; they do
+    /// not change during `'a`.
     pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
         // SAFETY: the caller's promise.
         unsafe { slice_of(self.data, self.len) }
@@ -69,255 +73,265 @@ impl sszip_str {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_field {
-    /// As it came, in any case.
+    /// Name as received, in any case.
     pub name: sszip_str,
-    /// Without the white space around it.
+    /// Value without surrounding white space.
     pub value: sszip_str,
 }
 
-/// A change to a message head: the field shall have this value and no other.
-/// `value.data` NULL: the field shall go.
+/// A change to one header of a message head: the header is set to the value, in
+/// place of all present values, or removed if `value.data` is NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_edit {
-    /// As it is to be written.
+    /// Name as it is to be written.
     pub name: sszip_str,
-    /// NULL `data` removes the field.
+    /// New value; NULL `data` removes the header.
     pub value: sszip_str,
-    /// Which field that is.
+    /// Number of the header, for hosts that store it in a member of its own.
     pub field: sszip_known_field,
 }
 
-/// A request head as the host saw it.
+/// A request head as the host received it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_request_head {
     /// `sizeof(sszip_request_head)`, so that the struct may grow.
     pub size: usize,
-    /// The method.
+    /// Request method.
     pub method: sszip_str,
-    /// Path and query, as the client sent them or, where the proxy has rewritten
-    /// them, as that came out.
+    /// Path and query as the client sent them, or as the proxy rewrote them.
     pub target: sszip_str,
-    /// All header fields, `Host` among them.
+    /// All headers, `Host` included.
     pub fields: *const sszip_field,
-    /// How many.
+    /// Number of headers.
     pub nfields: usize,
 }
 
-/// A look-up of stored answers.
+/// Input of a lookup of stored responses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_asked {
     /// `sizeof(sszip_asked)`, so that the struct may grow.
     pub size: usize,
-    /// What keeps answers of one chain apart from those of another; NULL
-    /// `data`: which node the place passes requests to, `port`, `host` and the
-    /// request's target.
+    /// Namespace, which separates the responses of one chain from the responses
+    /// of other chains. NULL `data`: the library derives it from the route's upstream, `port`,
+    /// `host` and the request's target.
     pub name_space: sszip_str,
-    /// Which node that is, as the configuration names it, if each request has its
-    /// own; NULL `data`: the place's.
+    /// URL of the upstream as the configuration names it, if it differs from
+    /// request to request; NULL `data`: the route's upstream.
     pub url: sszip_str,
-    /// The host that is asked, as the proxy itself reads it.
+    /// Host name of the request as the proxy itself determines it.
     pub host: sszip_str,
-    /// The port on which the proxy was asked.
+    /// Port on which the proxy received the request.
     pub port: u16,
-    /// The request's body, if it is whole; else as much of its beginning as is in memory.
+    /// Request body, if it is complete; otherwise the part of its beginning
+    /// that is in memory.
     pub body: sszip_str,
-    /// What the host has of it: one of `sszip_request_body`.
+    /// State of the request body: an `sszip_request_body`.
     pub body_is: u32,
-    /// Milliseconds of `CLOCK_MONOTONIC`, read for this event, here and
-    /// wherever else there is a `now` of this type.
+    /// Milliseconds of `CLOCK_MONOTONIC`, read for this event; every parameter
+    /// `now` of type `uint64_t` has this unit.
     pub now: u64,
-    /// What is stored is not to be sent; the node's answer replaces it.
+    /// Do not send a stored response; the upstream's response replaces it.
     pub bypass: bool,
-    /// By what `sszip_next_woken` is to name this request; 0: it will not
-    /// wait.
+    /// Identity by which `sszip_next_woken` returns this request; 0: the
+    /// request does not wait.
     pub waiter: usize,
-    /// The host's own rules allow a content coding here.
+    /// The host's own rules allow a content coding for this response.
     pub coding_allowed: bool,
-    /// Of a batch the node is to be asked for all or nothing.
+    /// Forward a batch as a whole or not at all: it is not split.
     pub whole: bool,
-    /// The host has other filters, which may change bodies, and calls
+    /// The host has other filters that may change bodies, and calls
     /// `sszip_exchange_beside`.
     pub filters: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
-    /// The host's configuration tells the node which codings the client accepts,
-    /// whatever the upstream edits say.
+    /// The host's configuration forwards the client's accepted codings to the
+    /// upstream, whatever the upstream edits specify.
     pub forwards_codings: bool,
-    /// Nothing tells the place from others that pass the same requests elsewhere: without
-    /// a `name_space` it is not looked up.
+    /// No property distinguishes the route from others that pass the same
+    /// requests elsewhere: requests without a `name_space` are not looked up.
     pub unnamed: bool,
 }
 
-/// A request's body, as the host has it at a look-up.
+/// State of a request body at a lookup.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_request_body {
-    /// All of it is in memory, or there is none and none is needed.
+    /// The whole body is in memory, or the request has none and needs none.
     SSZIP_BODY_WHOLE = 0,
-    /// The host has not read it, and could.
+    /// The host has not read the body yet and can read it.
     SSZIP_BODY_UNREAD = 1,
-    /// It could not be kept in memory, or read.
+    /// The body cannot be kept in memory, or reading it failed.
     SSZIP_BODY_UNAVAILABLE = 2,
 }
 
-/// What came of opening a connection to the cache's owner.
+/// Result of opening a connection to the owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_link_opened {
-    /// It is open, or will be.
+    /// The connection is open, or its opening is in progress.
     SSZIP_LINK_OPEN = 0,
-    /// It could not be opened.
+    /// The connection could not be opened.
     SSZIP_LINK_FAILED = 1,
-    /// Nobody listens where the owner would: it was refused, or there is no
-    /// socket.
+    /// No process listens at the owner's address: the connection was refused,
+    /// or the socket does not exist.
     SSZIP_LINK_ABSENT = 2,
 }
 
-/// What to do with a connection to the cache's owner.
+/// Next action for the connections to the owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_link_need {
-    /// Nothing, with none of them.
+    /// No connection needs an action.
     SSZIP_LINK_NOTHING = 0,
-    /// Open it, then `sszip_link_connected`.
+    /// Open the connection, then call `sszip_link_connected`.
     SSZIP_LINK_CONNECT = 1,
-    /// Write `sszip_link_output`, each time with `sszip_link_written`, until
-    /// there is none.
+    /// Write the pieces of `sszip_link_output`, and call `sszip_link_written`
+    /// after each write, until there are none.
     SSZIP_LINK_WRITE = 2,
-    /// Close it.
+    /// Close the connection.
     SSZIP_LINK_CLOSE = 3,
     /// Call `sszip_link_tick`.
     SSZIP_LINK_TICK = 4,
 }
 
-/// What a host is to do next.
+/// Next action of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_do {
-    /// Nothing, until something happens: what was shown was taken.
+    /// Wait for the next event; the piece was accepted.
     SSZIP_DO_AWAIT = 0,
-    /// Send the request to the node.
+    /// Send the request to the upstream.
     SSZIP_DO_FORWARD = 1,
-    /// The same, with `sszip_exchange_request_body` as its body.
+    /// Send the request to the upstream with `sszip_exchange_request_body` as
+    /// its body and, if it is not empty, `sszip_exchange_request_target` as its
+    /// target.
     SSZIP_DO_FORWARD_REWRITTEN = 2,
-    /// Send a stored answer: `sszip_exchange_status`, the head edits as the
+    /// Send a stored response: `sszip_exchange_status`, the head edits as the
     /// whole head, and `sszip_exchange_body`.
     SSZIP_DO_RESPOND = 3,
-    /// Look up again once `sszip_next_woken` names it, or after
-    /// `sszip_exchange_next_timer`; perhaps to wait again.
+    /// Repeat the lookup when `sszip_next_woken` returns the request's waiter,
+    /// or after `sszip_exchange_next_timer` milliseconds; the result may be
+    /// this action again.
     SSZIP_DO_WAIT = 4,
-    /// Make the head edits, send the head, let the body through.
+    /// Apply the head edits, send the head, and pass the body unchanged.
     SSZIP_DO_PASS = 5,
-    /// The same, and show each piece of the body to `sszip_exchange_piece`.
+    /// Apply the head edits, send the head, pass the body unchanged, and feed
+    /// each piece of it to `sszip_exchange_piece`.
     SSZIP_DO_SHOW = 6,
-    /// Keep the head back, and show the body to `sszip_exchange_piece`.
+    /// Withhold the head, and feed each piece of the body to
+    /// `sszip_exchange_piece`.
     SSZIP_DO_HOLD = 7,
-    /// Make the head edits, send the head, and the body through
-    /// `sszip_exchange_stream`, with the piece that was shown last.
+    /// Apply the head edits, send the head, and send the body through
+    /// `sszip_exchange_stream`, beginning with the last piece that was fed.
     SSZIP_DO_STREAM = 8,
-    /// Make the head edits, send the head and `sszip_exchange_body`, which is
-    /// all of it.
+    /// Apply the head edits, send the head and `sszip_exchange_body`, which is
+    /// the whole body.
     SSZIP_DO_SEND = 9,
-    /// The same, then the piece that was shown last, and the rest as it comes.
+    /// Apply the head edits, send the head, `sszip_exchange_body` and the last
+    /// piece that was fed, then pass the rest of the body unchanged.
     SSZIP_DO_SEND_THEN_PASS = 10,
-    /// Run `job` on a thread that serves no connections, then
+    /// Run `job` on a thread that serves no connections, then call
     /// `sszip_exchange_done`.
     SSZIP_DO_RUN = 11,
-    /// Nothing was sent, and there is nothing to send: answer 502. `why` says
-    /// why.
+    /// No head was sent, and there is no response to send: respond with 502.
+    /// `why` is the reason.
     SSZIP_DO_FAIL = 12,
 }
 
-/// What a host is to do next, and with what.
+/// Next action of the host, with its parameters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_step {
-    /// What to do.
+    /// Action.
     pub act: sszip_do,
-    /// The host's own from here on; NULL unless it is to be run.
+    /// Job that the host owns from here on; NULL unless the action is
+    /// `SSZIP_DO_RUN`.
     pub job: *mut sszip_job,
-    /// For logs, ended by NUL; static. NULL unless the answer fails.
+    /// Reason for logs, NUL-terminated and static; NULL unless the action is
+    /// `SSZIP_DO_FAIL`.
     pub why: *const c_char,
 }
 
-/// What a look-up needs of the host.
+/// Part of the request body that a lookup requires.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_need {
-    /// There will be none: send the request to the node.
+    /// No lookup takes place: send the request to the upstream.
     SSZIP_NEED_NOTHING = 0,
-    /// Nothing more: call `sszip_exchange_look_up`.
+    /// No part of the body is required: call `sszip_exchange_look_up`.
     SSZIP_NEED_LOOK_UP = 1,
-    /// The request's body: read it, then call `sszip_exchange_look_up`.
+    /// The body is required in memory: read it, then call
+    /// `sszip_exchange_look_up`.
     SSZIP_NEED_BODY = 2,
-    /// The same, wherever the host keeps it: in a file, too.
+    /// The whole body is required, in memory or in a file: read it, then call
+    /// `sszip_exchange_look_up`.
     SSZIP_NEED_WHOLE_BODY = 3,
 }
 
-/// A response head as the host saw it.
+/// A response head as the host received it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_response_head {
     /// `sizeof(sszip_response_head)`, so that the struct may grow.
     pub size: usize,
-    /// All header fields. `Content-Length` may be among them or not.
+    /// All headers. `Content-Length` may be omitted.
     pub fields: *const sszip_field,
-    /// How many.
+    /// Number of headers.
     pub nfields: usize,
-    /// Length of the body in bytes, or negative where the head does not give
-    /// it.
+    /// Length of the body in bytes; negative: the head does not contain it.
     pub content_length: i64,
-    /// The wall clock, in seconds since 1970.
+    /// Wall clock, in seconds since 1970.
     pub now: u64,
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// A body without a length ends visibly (chunked, HTTP/2), not with its
-    /// connection.
+    /// The end of a body without a length is visible (chunked, HTTP/2);
+    /// otherwise it is the end of the connection.
     pub delimited: bool,
-    /// The operator wants pieces to go through as they come.
+    /// The operator wants pieces to be sent without buffering.
     pub unbuffered: bool,
-    /// The answer becomes a part of another one.
+    /// The response becomes a part of another response.
     pub subrequest: bool,
-    /// The host's own rules allow a content coding here.
+    /// The host's own rules allow a content coding for this response.
     pub coding_allowed: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
 }
 
-/// What others of the host's filters make of an answer.
+/// Effect of the host's other filters on a response.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_beside {
-    /// Nothing.
+    /// The other filters do not change the body.
     SSZIP_BESIDE_NOTHING = 0,
-    /// They change its body.
+    /// The other filters change the body.
     SSZIP_BESIDE_CHANGED = 1,
-    /// The same, and all that the node sends of it is to be in memory when it is
-    /// shown to `sszip_exchange_node_piece`.
+    /// The other filters change the body, and every piece of the upstream's
+    /// body must be in memory when it is passed to `sszip_exchange_node_piece`.
     SSZIP_BESIDE_APART = 2,
 }
 
-/// How the node failed a request.
+/// Way in which the upstream failed a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_failure {
-    /// By the status of its answer.
+    /// The status of its response is a failure.
     SSZIP_FAILURE_STATUS = 0,
-    /// It went away before its answer's head.
+    /// The connection ended before the response head.
     SSZIP_FAILURE_ERROR = 1,
-    /// It took too long.
+    /// The upstream timed out.
     SSZIP_FAILURE_TIMEOUT = 2,
-    /// What it answered is not HTTP.
+    /// The response is not valid HTTP.
     SSZIP_FAILURE_INVALID_HEADER = 3,
-    /// No connection to it could be opened.
+    /// No connection to the upstream could be opened.
     SSZIP_FAILURE_CONNECT = 4,
 }
 
 impl sszip_failure {
-    /// What a host passes as one; `None`: it is none.
+    /// Failure of that number and status; `None` for a number that is not an
+    /// `sszip_failure`.
     pub(super) fn numbered(number: u32, status: u16) -> Option<Failure> {
         Some(match number {
             0 => Failure::Status(status),
@@ -330,20 +344,22 @@ impl sszip_failure {
     }
 }
 
-/// How far `sszip_exchange_stream` is to bring a piece.
+/// Amount of input that a call of `sszip_exchange_stream` must emit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum sszip_flush {
-    /// It may keep some, to code it better with what follows.
+    /// The encoder may retain input, to compress it better with the input that
+    /// follows.
     SSZIP_FLUSH_NONE = 0,
-    /// All that was given can be decoded from what is written.
+    /// All input so far can be decoded from the output so far.
     SSZIP_FLUSH_SYNC = 1,
-    /// It is the last piece.
+    /// The piece is the last one.
     SSZIP_FLUSH_FINISH = 2,
 }
 
 impl sszip_flush {
-    /// What a host passes as one; `None`: it is none.
+    /// Flush mode of that number; `None` for a number that is not an
+    /// `sszip_flush`.
     pub(super) fn numbered(number: u32) -> Option<Flush> {
         Some(match number {
             0 => Flush::None,
@@ -354,27 +370,27 @@ impl sszip_flush {
     }
 }
 
-/// What a call of `sszip_exchange_stream` did.
+/// Progress of one call of `sszip_exchange_stream`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_progress {
-    /// Bytes of the piece that were taken.
+    /// Bytes of the piece that were consumed.
     pub consumed: usize,
-    /// Bytes that were written.
+    /// Bytes that were written to the output.
     pub written: usize,
-    /// All was taken, and flushed as asked. If not, there was no room: call
-    /// again with what is left and the same flush.
+    /// All input was consumed and flushed as requested. Otherwise the output is
+    /// full: call again with the rest of the piece and the same flush.
     pub complete: bool,
 }
 
-/// The version that this is. Static.
+/// Returns the version of the library. Static.
 #[no_mangle]
 pub extern "C" fn sszip_version() -> sszip_str {
     sszip_str::of(env!("CARGO_PKG_VERSION").as_bytes())
 }
 
-/// What compresses on this machine, for logs. To be called after any fork.
-/// Static.
+/// Returns the names of the codec libraries in use on this machine, for logs.
+/// Static. Call it after the last fork.
 #[no_mangle]
 pub extern "C" fn sszip_coders() -> sszip_str {
     let text: &[u8] = match gzip::has_isal() {
@@ -384,9 +400,8 @@ pub extern "C" fn sszip_coders() -> sszip_str {
     sszip_str::of(text)
 }
 
-/// # Safety
-/// `data` points at `len` initialised `T`s, or is NULL with `len` 0; they
-/// stay as they are for `'a`.
+/// `data` points at `len` initialised `T`s, or is NULL with `len` 0; they do
+/// not change during `'a`.
 pub(super) unsafe fn slice_of<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if len == 0 {
         &[]

@@ -1,4 +1,4 @@
-//! What logs say.
+//! Values of exchanges for access logs.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use super::panic::{boundary, give};
 use super::types::{sszip_status, sszip_str};
 use crate::variable::Variable;
 
-/// The name of the variable `number`, counted from 0. Static; empty for a
-/// number that is none.
+/// Returns the name of the log variable `number`, counted from 0. Static; empty
+/// if there is no such variable.
 #[no_mangle]
 pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
     match Variable::ALL.get(number) {
@@ -17,9 +17,11 @@ pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
     }
 }
 
-/// What that variable says of the exchange; NULL: of a request without one.
-/// `data` NULL: it says nothing. Valid until the next call or
-/// `sszip_exchange_free`.
+/// Returns the value of the log variable `number` for the exchange; NULL
+/// `exchange`: the value for a request without one. NULL `data`: the variable
+/// has no value. Valid until the next call of this function or of
+/// `sszip_exchange_path_of_inquiry` for the exchange, or `sszip_exchange_free`;
+/// static for a NULL `exchange`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `out` points at memory of its type.
@@ -36,7 +38,7 @@ pub unsafe extern "C" fn sszip_exchange_variable(
         // SAFETY: the function's contract.
         let exchange = unsafe { exchange.as_mut() };
         let Some(exchange) = exchange else {
-            // what is said of none is static
+            // the values of a request without an exchange are static
             let said = match variable.text(None) {
                 Some(Cow::Borrowed(text)) => sszip_str::of(text),
                 _ => sszip_str::ABSENT,
