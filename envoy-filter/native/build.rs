@@ -1,4 +1,5 @@
-//! Threads run in the module until the process ends, whatever Envoy unloads.
+//! Links the module with `nodelete`: its threads run until the process ends,
+//! even if Envoy unloads it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

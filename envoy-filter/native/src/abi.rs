@@ -1,50 +1,51 @@
-//! The part of Envoy's C ABI for dynamic modules that this module uses, as of
-//! Envoy 1.40 (`source/extensions/dynamic_modules/abi/abi.h`). It is released,
-//! and changes only by additions (envoy #47435).
+//! The subset of Envoy's C ABI for dynamic modules that this module uses, of
+//! Envoy 1.40 (`source/extensions/dynamic_modules/abi/abi.h`). The ABI is
+//! released, and changes only by additions (envoy #47435).
 //!
-//! All callbacks are called on the thread that the hook came on, but those of
-//! schedulers, which any thread may call. Hooks of a configuration come on the main
-//! thread.
+//! Callbacks are called on the thread of the hook, except the callbacks of
+//! schedulers, which any thread may call. Envoy calls the hooks of a
+//! configuration on the main thread.
 
-#![allow(unsafe_code)] // it is C's
+#![allow(unsafe_code)] // the C ABI
 
 use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
 
-/// What Envoy is told the module was written for; it warns if that is another
-/// one than its own.
+/// ABI version that the module reports to Envoy, which warns if its own version
+/// is different.
 pub const VERSION: *const c_char = c"v0.2.0".as_ptr();
 
-/// `DynamicModuleHttpFilter`, of a stream.
+/// Envoy's `DynamicModuleHttpFilter`, the filter of one stream.
 pub type FilterPtr = *mut c_void;
-/// `DynamicModuleHttpFilterConfig`.
+/// Envoy's `DynamicModuleHttpFilterConfig`.
 pub type FilterConfigPtr = *mut c_void;
-/// What tells a filter something on its own thread.
+/// Envoy's scheduler, which calls a hook of a filter on the filter's own
+/// thread.
 pub type SchedulerPtr = *mut c_void;
-/// `envoy_dynamic_module_type_metrics_result`; 0: it is done.
+/// Envoy's `envoy_dynamic_module_type_metrics_result`; 0 is success.
 pub type MetricsResult = u32;
 
 /// Bytes that Envoy owns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EnvoyBuffer {
-    /// May be NULL when there are none.
+    /// First byte; may be NULL if there are none.
     pub ptr: *const u8,
-    /// In bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
 impl EnvoyBuffer {
-    /// None.
+    /// An empty buffer.
     pub const NONE: Self = Self {
         ptr: std::ptr::null(),
         length: 0,
     };
 
-    /// The bytes.
+    /// Returns the bytes of the buffer.
     ///
     /// # Safety
-    /// They are there as long as `'a`, and nobody changes them.
+    /// The bytes are valid and unchanged during `'a`.
     pub unsafe fn bytes<'a>(self) -> &'a [u8] {
         match self.ptr.is_null() {
             true => &[],
@@ -54,7 +55,7 @@ impl EnvoyBuffer {
     }
 }
 
-/// Bytes of the module's, for the time of a call.
+/// Bytes that the module owns, borrowed for the time of a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleBuffer<'a> {
@@ -64,14 +65,14 @@ pub struct ModuleBuffer<'a> {
 }
 
 impl<'a> ModuleBuffer<'a> {
-    /// No value at all.
+    /// An absent value.
     pub const NONE: Self = Self {
         ptr: std::ptr::null(),
         length: 0,
         bytes: PhantomData,
     };
 
-    /// These.
+    /// Borrows `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self {
             ptr: bytes.as_ptr(),
@@ -81,121 +82,121 @@ impl<'a> ModuleBuffer<'a> {
     }
 }
 
-/// A header field of the module's.
+/// A header that the module owns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleHeader<'a> {
-    /// Its name.
+    /// Header name.
     pub key: ModuleBuffer<'a>,
-    /// Its value.
+    /// Header value.
     pub value: ModuleBuffer<'a>,
 }
 
-/// A header field of Envoy's.
+/// A header that Envoy owns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EnvoyHeader {
-    /// Its name.
+    /// Header name.
     pub key: EnvoyBuffer,
-    /// Its value.
+    /// Header value.
     pub value: EnvoyBuffer,
 }
 
-/// Which header fields.
+/// Header map of a stream.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderType {
-    /// Of the request.
+    /// Request headers.
     Request = 0,
-    /// Of the response.
+    /// Response headers.
     Response = 2,
-    /// After the response's body.
+    /// Response trailers.
     ResponseTrailers = 3,
 }
 
-/// Which bytes of a body.
+/// Buffer of a body.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyType {
-    /// Those the hook is called for, of the request.
+    /// Bytes of the request body that the hook is called for.
     ReceivedRequest = 0,
-    /// Those that are kept, of the request.
+    /// Bytes of the request body that Envoy buffers.
     BufferedRequest = 1,
-    /// Those the hook is called for, of the response.
+    /// Bytes of the response body that the hook is called for.
     ReceivedResponse = 2,
-    /// Those that are kept, of the response.
+    /// Bytes of the response body that Envoy buffers.
     BufferedResponse = 3,
 }
 
-/// How a stream goes on after a hook for its headers.
+/// Filter status after a hook for headers.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadersStatus {
-    /// To the next filter.
+    /// Continue with the next filter.
     Continue = 0,
-    /// They wait; the body comes to this filter.
+    /// Stop the headers; the body is passed to this filter.
     StopIteration = 1,
-    /// Everything waits.
+    /// Stop the headers and buffer the body.
     StopAllIterationAndBuffer = 3,
 }
 
-/// How a stream goes on after a hook for its body.
+/// Filter status after a hook for a body.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStatus {
-    /// To the next filter.
+    /// Continue with the next filter.
     Continue = 0,
-    /// It is kept, and what comes to more than the limit is an error.
+    /// Buffer the bytes; a body above the buffer limit is an error.
     StopIterationAndBuffer = 1,
-    /// It is not kept.
+    /// Stop without buffering the bytes.
     StopIterationNoBuffer = 3,
 }
 
-/// How a stream goes on after a hook for its trailers.
+/// Filter status after a hook for trailers.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailersStatus {
-    /// To the next filter.
+    /// Continue with the next filter.
     Continue = 0,
-    /// They wait.
+    /// Stop the trailers.
     StopIteration = 1,
 }
 
-/// What becomes of a reply of Envoy's own.
+/// Filter status after a hook for a local reply.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalReplyStatus {
-    /// It is sent.
+    /// Send the local reply.
     Continue = 0,
 }
 
-/// What becomes of a request of ours.
+/// Result of starting a callout.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalloutResult {
-    /// It is under way.
+    /// The callout is in flight.
     Success = 0,
-    /// There was no room for it, or its node can't be asked.
+    /// The request cannot be created, or its upstream is not available.
     CannotCreateRequest = 1,
-    /// There is no such cluster.
+    /// The cluster does not exist.
     ClusterNotFound = 2,
-    /// Its head lacks something.
+    /// The request head lacks a required header.
     MissingRequiredHeaders = 3,
-    /// There is another one of that number.
+    /// A callout with this id exists.
     DuplicateCalloutId = 4,
 }
 
-/// Of a line of the log.
+/// Level of a log line.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// For who looks into it.
+    /// Details for debugging.
     Debug = 1,
-    /// What is worth a line.
+    /// Events of normal operation.
     Info = 2,
-    /// What an operator should look at.
+    /// Conditions that an operator should examine.
     Warn = 3,
-    /// What does not work.
+    /// Failures.
     Error = 4,
 }
 
@@ -219,7 +220,8 @@ macro_rules! callbacks {
             $($(#[$doc])* pub fn $name($($argument: $type),*) $(-> $result)?;)*
         }
 
-        /// Without Envoy there is what is simulated; the rest says nothing.
+        /// Stand-ins for the callbacks without Envoy: simulated ones, and
+        /// functions that return zero.
         #[cfg(any(test, feature = "simulated"))]
         mod without_envoy {
             #![allow(unused_variables, improper_ctypes_definitions)]
@@ -229,11 +231,11 @@ macro_rules! callbacks {
             extern "C" fn $name($($argument: $type),*) $(-> $result)? {
                 if let Some(simulated) = crate::simulated::of(stringify!($name)) {
                     type Simulated = extern "C" fn($($type),*) $(-> $result)?;
-                    // SAFETY: it is of this type.
+                    // SAFETY: the simulated function has this type.
                     let simulated = unsafe { std::mem::transmute::<*const (), Simulated>(simulated) };
                     return simulated($($argument),*);
                 }
-                // SAFETY: numbers, false and NULL.
+                // SAFETY: zero is a number, `false` or NULL.
                 $(unsafe { std::mem::zeroed::<$result>() })?
             })*
         }
@@ -245,63 +247,64 @@ callbacks! {
     envoy_dynamic_module_callback_log_v2: fn(
         level: LogLevel, message: ModuleBuffer<'_>, file: ModuleBuffer<'_>, line: u32
     );
-    /// Whether that level is logged.
+    /// Returns whether lines of that level are logged.
     envoy_dynamic_module_callback_log_enabled: fn(level: LogLevel) -> bool;
-    /// Whether Envoy only checks its configuration.
+    /// Returns whether Envoy only validates its configuration.
     envoy_dynamic_module_callback_is_validation_mode: fn() -> bool;
-    /// How many workers there are.
+    /// Returns the number of worker threads.
     envoy_dynamic_module_callback_get_concurrency: fn() -> u32;
 
-    /// How many fields there are.
+    /// Returns the number of headers.
     envoy_dynamic_module_callback_http_get_headers_size: fn(
         filter: FilterPtr, kind: HeaderType
     ) -> usize;
-    /// Writes them to `fields`, which has room for all of them. They are there
-    /// until the hook returns or one of them is changed.
+    /// Writes the headers to `fields`, which has room for all of them. They are
+    /// valid until the hook returns or a header is changed.
     envoy_dynamic_module_callback_http_get_headers: fn(
         filter: FilterPtr, kind: HeaderType, fields: *mut EnvoyHeader
     ) -> bool;
-    /// One line more of a field; none with an empty value.
+    /// Adds a line of a header. An empty value adds no line.
     envoy_dynamic_module_callback_http_add_header: fn(
         filter: FilterPtr, kind: HeaderType, name: ModuleBuffer<'_>, value: ModuleBuffer<'_>
     ) -> bool;
-    /// The only line of a field; without a value it is removed.
+    /// Sets a header to one line; without a value the header is removed.
     envoy_dynamic_module_callback_http_set_header: fn(
         filter: FilterPtr, kind: HeaderType, name: ModuleBuffer<'_>, value: ModuleBuffer<'_>
     ) -> bool;
 
-    /// In how many pieces the bytes are.
+    /// Returns the number of slices of the body buffer.
     envoy_dynamic_module_callback_http_get_body_chunks_size: fn(
         filter: FilterPtr, kind: BodyType
     ) -> usize;
-    /// Writes the pieces to `chunks`, which has room for all of them. They are
-    /// there until the hook returns or the body is changed.
+    /// Writes the slices to `chunks`, which has room for all of them. They are
+    /// valid until the hook returns or the body is changed.
     envoy_dynamic_module_callback_http_get_body_chunks: fn(
         filter: FilterPtr, kind: BodyType, chunks: *mut EnvoyBuffer
     ) -> bool;
-    /// How many bytes there are.
+    /// Returns the number of bytes of the body buffer.
     envoy_dynamic_module_callback_http_get_body_size: fn(
         filter: FilterPtr, kind: BodyType
     ) -> usize;
-    /// Within a hook for a body: whether the bytes that it is called for are those that
-    /// are kept, since a filter before this one has kept them.
+    /// Returns, within a hook for a body, whether the received bytes are the
+    /// buffered bytes, because a filter before this one buffered them.
     envoy_dynamic_module_callback_http_received_buffered_request_body: fn(
         filter: FilterPtr
     ) -> bool;
-    /// Copies bytes to the end.
+    /// Appends a copy of the bytes to the body buffer.
     envoy_dynamic_module_callback_http_append_body: fn(
         filter: FilterPtr, kind: BodyType, bytes: ModuleBuffer<'_>
     ) -> bool;
-    /// Takes bytes from the start.
+    /// Removes bytes from the start of the body buffer.
     envoy_dynamic_module_callback_http_drain_body: fn(
         filter: FilterPtr, kind: BodyType, number: usize
     ) -> bool;
-    /// How many bytes may be kept of a body.
+    /// Returns the buffer limit of the stream, in bytes.
     envoy_dynamic_module_callback_http_get_buffer_limit: fn(filter: FilterPtr) -> u64;
-    /// Sets that.
+    /// Sets the buffer limit of the stream.
     envoy_dynamic_module_callback_http_set_buffer_limit: fn(filter: FilterPtr, bytes: u64);
 
-    /// Answers with this, through the filters. Its hooks are not called for it.
+    /// Sends a local reply through the filters. The hooks of this filter are
+    /// not called for it.
     envoy_dynamic_module_callback_http_send_response: fn(
         filter: FilterPtr,
         status: u32,
@@ -310,39 +313,41 @@ callbacks! {
         body: ModuleBuffer<'_>,
         details: ModuleBuffer<'_>
     );
-    /// Begins an answer; `:status` is the first of its headers.
+    /// Starts a response; `:status` is the first of its headers.
     envoy_dynamic_module_callback_http_send_response_headers: fn(
         filter: FilterPtr, headers: *const ModuleHeader<'_>, number: usize, is_all: bool
     );
-    /// Goes on with it.
+    /// Continues the response with a piece of its body.
     envoy_dynamic_module_callback_http_send_response_data: fn(
         filter: FilterPtr, bytes: ModuleBuffer<'_>, is_last: bool
     );
-    /// Goes on with a request that waits.
+    /// Resumes a stopped request.
     envoy_dynamic_module_callback_http_filter_continue_decoding: fn(filter: FilterPtr);
-    /// Goes on with a response that waits.
+    /// Resumes a stopped response.
     envoy_dynamic_module_callback_http_filter_continue_encoding: fn(filter: FilterPtr);
-    /// Breaks the stream off.
+    /// Resets the stream.
     envoy_dynamic_module_callback_http_filter_reset_stream: fn(
         filter: FilterPtr, reason: u32, details: ModuleBuffer<'_>
     );
 
-    /// What tells this filter something.
+    /// Creates the scheduler of this filter.
     envoy_dynamic_module_callback_http_filter_scheduler_new: fn(
         filter: FilterPtr
     ) -> SchedulerPtr;
-    /// Has the filter's hook `scheduled` called on its thread, if it is there still.
+    /// Schedules a call of the filter's hook `scheduled` on its thread. No call
+    /// follows if the filter is gone.
     envoy_dynamic_module_callback_http_filter_scheduler_commit: fn(
         scheduler: SchedulerPtr, event: u64
     );
-    /// Done with it.
+    /// Deletes the scheduler.
     envoy_dynamic_module_callback_http_filter_scheduler_delete: fn(scheduler: SchedulerPtr);
-    /// The number of the worker whose stream it is.
+    /// Returns the index of the stream's worker.
     envoy_dynamic_module_callback_http_filter_get_worker_index: fn(filter: FilterPtr) -> u32;
 
-    /// Makes a request of ours; what comes of it its hooks say, but none of them before
-    /// this returns. No redirection, and no route's settings. After `ms` it is broken
-    /// off, or answered 504 if there was no answer; 0: never.
+    /// Starts a callout. Its hooks report the result, none of them before this
+    /// function returns. The callout follows no redirects and has no route
+    /// settings. After `ms` milliseconds Envoy resets it, or responds 504 if
+    /// there was no response yet; 0: no timeout.
     envoy_dynamic_module_callback_http_filter_config_start_http_stream: fn(
         config: FilterConfigPtr,
         id: *mut u64,
@@ -353,28 +358,30 @@ callbacks! {
         is_all: bool,
         ms: u64
     ) -> CalloutResult;
-    /// Breaks it off, if it is there still. Its hook for that is called.
+    /// Resets the callout, if it is still in flight. Its hook for a reset is
+    /// called.
     envoy_dynamic_module_callback_http_filter_config_reset_http_stream: fn(
         config: FilterConfigPtr, id: u64
     );
 
-    /// The configuration of the route, or NULL.
+    /// Returns the route's configuration, or NULL.
     envoy_dynamic_module_callback_get_most_specific_route_config: fn(
         filter: FilterPtr
     ) -> *const c_void;
-    /// The name of the cluster that the route goes to.
+    /// Writes the name of the route's cluster.
     envoy_dynamic_module_callback_http_get_cluster_name: fn(
         filter: FilterPtr, name: *mut EnvoyBuffer
     ) -> bool;
-    /// An attribute that is a text. It is there as long as the route.
+    /// Writes an attribute that is a string. It is valid as long as the route.
     envoy_dynamic_module_callback_http_filter_get_attribute_string: fn(
         filter: FilterPtr, attribute: Attribute, value: *mut EnvoyBuffer
     ) -> bool;
-    /// An attribute that is a number.
+    /// Writes an attribute that is a number.
     envoy_dynamic_module_callback_http_filter_get_attribute_int: fn(
         filter: FilterPtr, attribute: Attribute, value: *mut u64
     ) -> bool;
-    /// What access logs have as `%DYNAMIC_METADATA(NAMESPACE:KEY)%`: names and texts.
+    /// Sets the names and values that access logs read as
+    /// `%DYNAMIC_METADATA(NAMESPACE:KEY)%`.
     envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch: fn(
         filter: FilterPtr,
         namespace: ModuleBuffer<'_>,
@@ -382,8 +389,9 @@ callbacks! {
         number: usize
     );
 
-    /// Makes a counter, when the filter's configuration is read, and says its number, from
-    /// 1 on. Labels, if there are any, get a value with each count.
+    /// Defines a counter while the filter's configuration is read, and writes
+    /// its id, from 1 on. Each count adds the values of its labels, if there
+    /// are any.
     envoy_dynamic_module_callback_http_filter_config_define_counter: fn(
         config: FilterConfigPtr,
         name: ModuleBuffer<'_>,
@@ -391,7 +399,7 @@ callbacks! {
         number: usize,
         id: *mut usize
     ) -> MetricsResult;
-    /// The same, of a gauge.
+    /// Defines a gauge; its id and labels are like a counter's.
     envoy_dynamic_module_callback_http_filter_config_define_gauge: fn(
         config: FilterConfigPtr,
         name: ModuleBuffer<'_>,
@@ -399,7 +407,7 @@ callbacks! {
         number: usize,
         id: *mut usize
     ) -> MetricsResult;
-    /// The same, of a histogram.
+    /// Defines a histogram; its id and labels are like a counter's.
     envoy_dynamic_module_callback_http_filter_config_define_histogram: fn(
         config: FilterConfigPtr,
         name: ModuleBuffer<'_>,
@@ -407,15 +415,15 @@ callbacks! {
         number: usize,
         id: *mut usize
     ) -> MetricsResult;
-    /// So much more.
+    /// Adds `value` to a counter.
     envoy_dynamic_module_callback_http_filter_increment_counter: fn(
         filter: FilterPtr, id: usize, labels: *const ModuleBuffer<'_>, number: usize, value: u64
     ) -> MetricsResult;
-    /// One value more.
+    /// Records a value in a histogram.
     envoy_dynamic_module_callback_http_filter_record_histogram_value: fn(
         filter: FilterPtr, id: usize, labels: *const ModuleBuffer<'_>, number: usize, value: u64
     ) -> MetricsResult;
-    /// What there is now. On the main thread.
+    /// Sets a gauge. On the main thread only.
     envoy_dynamic_module_callback_http_filter_config_set_gauge: fn(
         config: FilterConfigPtr,
         id: usize,
@@ -424,29 +432,32 @@ callbacks! {
         value: u64
     ) -> MetricsResult;
 
-    /// What tells the filter's configuration something, on the main thread.
+    /// Creates the scheduler of the filter's configuration, for the main
+    /// thread.
     envoy_dynamic_module_callback_http_filter_config_scheduler_new: fn(
         config: FilterConfigPtr
     ) -> SchedulerPtr;
-    /// Has its hook `config_scheduled` called there, if it is there still.
+    /// Schedules a call of the hook `config_scheduled` on the main thread. No
+    /// call follows if the configuration is gone.
     envoy_dynamic_module_callback_http_filter_config_scheduler_commit: fn(
         scheduler: SchedulerPtr, event: u64
     );
-    /// Done with it.
+    /// Deletes the scheduler.
     envoy_dynamic_module_callback_http_filter_config_scheduler_delete: fn(
         scheduler: SchedulerPtr
     );
 }
 
-/// The layout and the numbers of the header (`abi.h` of Envoy 1.40), by its names without
-/// `envoy_dynamic_module_type_`. A change here by mistake fails here, and not in Envoy.
+/// Assertions on the layout and the numbers of `abi.h` of Envoy 1.40, under its
+/// names without `envoy_dynamic_module_type_`. A mistake in this file fails
+/// these tests rather than in Envoy.
 #[cfg(test)]
 mod layout {
     use super::*;
     use std::mem::{align_of, offset_of, size_of};
 
     #[test]
-    fn structs_lie_as_the_header_has_them() {
+    fn struct_layouts_equal_the_c_header() {
         // envoy_buffer, module_buffer: { const char* ptr; size_t length; }
         assert_eq!(
             (size_of::<EnvoyBuffer>(), align_of::<EnvoyBuffer>()),
@@ -463,9 +474,10 @@ mod layout {
         );
         assert_eq!(offset_of!(ModuleBuffer<'_>, ptr), 0);
         assert_eq!(offset_of!(ModuleBuffer<'_>, length), 8);
-        // envoy_http_header, module_http_header: { const char* key_ptr; size_t key_length;
-        // const char* value_ptr; size_t value_length; }. module_key_value_pair is two
-        // module_buffer, which is the same.
+        // envoy_http_header, module_http_header: { const char* key_ptr; size_t
+        // key_length; const char* value_ptr; size_t value_length; }.
+        // module_key_value_pair is two module_buffers, which have the same
+        // layout.
         assert_eq!(
             (size_of::<EnvoyHeader>(), align_of::<EnvoyHeader>()),
             (32, 8)
@@ -490,7 +502,7 @@ mod layout {
     }
 
     #[test]
-    fn enums_are_unsigned_ints() {
+    fn enum_sizes_equal_an_unsigned_int() {
         assert_eq!(size_of::<HeaderType>(), 4);
         assert_eq!(size_of::<BodyType>(), 4);
         assert_eq!(size_of::<HeadersStatus>(), 4);
@@ -503,7 +515,7 @@ mod layout {
     }
 
     #[test]
-    fn numbers_are_those_of_the_header() {
+    fn enum_values_equal_the_c_header() {
         // http_header_type: RequestHeader, RequestTrailer, ResponseHeader, ResponseTrailer
         assert_eq!(
             [HeaderType::Request as u32, HeaderType::Response as u32],

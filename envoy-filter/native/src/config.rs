@@ -1,4 +1,4 @@
-//! What a filter, or a route, is configured to do: JSON, with the names of
+//! Configuration of filters and routes: JSON with the names of
 //! docs/directives.md without their prefix.
 
 use std::collections::HashMap;
@@ -21,26 +21,26 @@ use crate::metrics::Metrics;
 use crate::status;
 use crate::store::{self, Life};
 
-/// What all filters of the process share.
+/// State that all filters of the process share.
 pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
 
-/// How many workers there are; `None`: Envoy only checks its configuration. To be
-/// asked on the main thread first, where configurations are read.
+/// Number of workers; `None`: Envoy only validates its configuration. The first
+/// access must be on the main thread, where configurations are read.
 static WORKERS: LazyLock<Option<usize>> =
     LazyLock::new(|| (!envoy::only_validates()).then(envoy::workers));
 
-/// Of a request.
+/// Settings of a request.
 #[derive(Debug)]
 pub struct Settings {
-    /// The core's.
+    /// Settings of the core.
     pub core: Arc<Config>,
-    /// Requests purge.
+    /// Requests are purges.
     pub purges: bool,
-    /// Requests ask how it all goes.
+    /// Requests are status requests.
     pub tells: bool,
 }
 
-/// What a filter or a route says.
+/// Settings of a filter or a route as they are written in its configuration.
 #[derive(Clone, Debug, Default)]
 struct Said {
     directives: Directives,
@@ -48,50 +48,52 @@ struct Said {
     tells: Option<bool>,
 }
 
-/// Of a filter.
+/// Configuration of a filter.
 #[derive(Debug)]
 pub struct Filter {
     said: Said,
-    /// Where no route says anything.
+    /// Settings of requests without a route configuration.
     settings: Arc<Settings>,
-    /// Before `life` ends: whoever is the last one has no owner to start anew.
+    /// Owner in use. It is dropped before `life` ends, so that the last filter
+    /// does not restart an owner.
     _uses: Option<store::Use>,
-    /// By which routes know it.
+    /// Identity by which routes recognize the filter.
     life: Arc<Life>,
-    /// Of what its requests come to.
+    /// Metrics of the filter's requests.
     pub metrics: Arc<Metrics>,
-    /// Of the nodes of each cluster, by all workers.
+    /// Node capabilities of each cluster, recorded by all workers.
     learnt: RwLock<HashMap<Vec<u8>, Learnt>>,
-    /// Its requests of its own.
+    /// Background requests of the filter.
     pub background: Arc<Background>,
 }
 
-/// Of a route. What it does not say the filter says.
+/// Configuration of a route. It inherits missing settings from the filter.
 #[derive(Debug)]
 pub struct Route {
     said: Said,
-    /// With what each filter says: a listener has a filter of its own, and routes may be
-    /// of several.
+    /// Settings merged with each filter: every listener has a filter of its
+    /// own, and several listeners may use one route.
     settings: Mutex<Vec<(Weak<Life>, Arc<Settings>)>>,
     life: Life,
 }
 
 impl Filter {
-    /// Reads it.
+    /// Parses and validates the configuration of a filter.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
         let mut plan = Plan::default();
         let mut said = Said::read(json, Some(&mut plan))?;
-        // who has configured a filter wants it
+        // a configured filter is enabled by default
         let mut on = Said::default();
         on.set("enable", &["on".into()], None)?;
         said.inherit(&on);
         let settings = said.settings();
         add(&mut plan, &settings)?;
         plan.check()?;
-        // without a name of its own its routes have their own, and their heads
+        // without a namespace of the filter, its routes have their own, with
+        // their own head sources
         if settings.core.cache.namespace.is_some() {
             plan.warnings()
                 .iter()
@@ -115,7 +117,7 @@ impl Filter {
         })
     }
 
-    /// What was learnt of the nodes of a cluster.
+    /// Returns the node capabilities of a cluster.
     pub fn learnt(&self, cluster: &[u8]) -> Learnt {
         let known = self.learnt.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(learnt) = known.get(cluster) {
@@ -126,7 +128,7 @@ impl Filter {
         known.entry(cluster.to_vec()).or_default().clone()
     }
 
-    /// The settings of a request.
+    /// Returns the settings of a request.
     pub fn of(&self, route: Option<&Route>) -> Arc<Settings> {
         let Some(route) = route else {
             return Arc::clone(&self.settings);
@@ -137,7 +139,7 @@ impl Filter {
         if let Some((_, settings)) = known.iter().find(|(life, _)| is_this(life)) {
             return Arc::clone(settings);
         }
-        // listeners come and go while their routes stay
+        // listeners are removed while their routes remain
         known.retain(|(life, _)| life.strong_count() > 0);
         let mut said = route.said.clone();
         said.inherit(&self.said);
@@ -150,15 +152,16 @@ impl Filter {
 }
 
 impl Route {
-    /// Reads it.
+    /// Parses the configuration of a route.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// Text of the error, with the accepted values.
     pub fn new(json: &[u8]) -> Result<Self, String> {
         let said = Said::read(json, None)?;
         let settings = said.settings();
-        // Nodes of a namespace that is named are followed before anybody asks; of
-        // others it is not known yet which filter names it.
+        // Head sources of a namespace that the route sets are followed before
+        // the first request; for other routes the namespace depends on a filter
+        // that is not known yet.
         let life = Life::default();
         let mut plan = Plan::default();
         let follows = &settings.core.cache.follows;
@@ -180,7 +183,7 @@ impl Settings {
     }
 }
 
-/// Adds a place, as requests find it.
+/// Adds a route as requests use it.
 fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
     let place = Place {
         name: "a filter or route",
@@ -196,7 +199,7 @@ fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// What a route wants to be followed is known with its filter.
+/// Starts to follow a route's head sources, when its filter is known.
 fn follow(settings: &Settings, of: &[&Life]) {
     let mut plan = Plan::default();
     if let Err(error) = add(&mut plan, settings) {
@@ -210,8 +213,8 @@ fn follow(settings: &Settings, of: &[&Life]) {
     store::claim(&plan, of);
 }
 
-/// What the first place that caches says of the memory for it holds for all of the
-/// process. On any thread.
+/// Starts the hot tier of the process with the memory of the first route that
+/// caches. On any thread.
 fn start(config: &Config) {
     if let (true, Some(workers)) = (config.caches(), *WORKERS) {
         let bytes = config.cache.memory;
@@ -221,7 +224,8 @@ fn start(config: &Config) {
 }
 
 impl Said {
-    /// What is the process's goes into `plan`, or is refused.
+    /// Parses settings. Settings of the process are added to `plan`, or
+    /// rejected without one.
     fn read(json: &[u8], mut plan: Option<&mut Plan>) -> Result<Self, String> {
         let mut said = Self::default();
         for (name, values) in json::settings("filter_config", json)? {
@@ -266,7 +270,7 @@ impl Said {
         Ok(())
     }
 
-    /// Takes from the filter what the route does not say.
+    /// Inherits missing settings from the filter.
     fn inherit(&mut self, outer: &Self) {
         self.directives.inherit(&outer.directives);
         self.purges = self.purges.or(outer.purges);
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_the_directives() {
+    fn json_settings_are_parsed_like_directives() {
         let json = br#"{"min_length": 2048.0, "types": ["text/*", "application/json"],
             "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
         let config = filter(json).map(|filter| Arc::clone(&filter.of(None).core));
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_several_times_is_a_list() {
+    fn repeated_settings_are_accepted_as_lists() {
         for json in [
             &br#"{"cache_valid": ["tip 3s", "immutable 2h"]}"#[..],
             br#"{"cache_valid": [["tip", "3s"], ["immutable", "2h"]]}"#,
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_says_what_is_different() {
+    fn route_settings_override_filter_settings() {
         let filter = filter(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
         let route = Route::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
         let config = &filter.of(Some(&route)).core;
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_forgets_filters_that_are_gone() {
+    fn route_drops_settings_of_destroyed_filters() {
         let route = Route::new(br#"{"comp_level": 9}"#).expect("right");
         let stays = filter(b"{}").expect("right");
         let kept = stays.of(Some(&route));
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_answered_with_what_is() {
+    fn rejected_settings_are_reported_with_the_accepted_values() {
         for (json, error) in [
             (
                 &b"{\"comp_level\": 13}"[..],

@@ -1,5 +1,5 @@
-//! Hooks of a filter's configuration, all on Envoy's main thread: what comes of its
-//! requests of its own. Envoy calls those that are there.
+//! Hooks of a filter's configuration, all on Envoy's main thread: the results
+//! of its background requests. Envoy calls the hooks that the module defines.
 
 #![allow(unsafe_code)] // the C ABI
 
@@ -17,16 +17,16 @@ use crate::hooks::guarded;
 unsafe fn with(config: *const c_void, what: impl FnOnce(&Background)) {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { config.cast::<Filter>().as_ref() } {
-        // once the last of its requests is over the filter may go, on its worker
+        // after the last of its requests ends, a worker may destroy the filter
         let background = Arc::clone(&filter.background);
         guarded((), || what(&background));
     }
 }
 
-/// An answer's head.
+/// Reads the response head of a background request.
 ///
 /// # Safety
-/// As of [`with`]; there are so many fields, for the time of the call.
+/// As of [`with`]; `headers` are `number` headers, valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
     _envoy: FilterConfigPtr,
@@ -44,10 +44,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     }
 }
 
-/// A piece of its body.
+/// Reads a piece of the response body of a background request.
 ///
 /// # Safety
-/// As of [`with`]; there are so many pieces, for the time of the call.
+/// As of [`with`]; `body` is `pieces` slices, valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
     _envoy: FilterConfigPtr,
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     }
 }
 
-/// All of it has come, trailers among it.
+/// Ends a background request whose response is complete, trailers included.
 ///
 /// # Safety
 /// As of [`with`].
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     unsafe { with(config, |background| background.complete(id)) };
 }
 
-/// It was broken off.
+/// Ends a background request that was reset.
 ///
 /// # Safety
 /// As of [`with`].

@@ -1,8 +1,8 @@
 //! sszip as a dynamic module of Envoy: an HTTP filter, the last before the router.
 //!
-//! The hooks are called by Envoy, a stream's on the thread of its worker. No panic
-//! leaves one: the stream goes on as if there were no filter, or, where that can't
-//! be, is broken off.
+//! Envoy calls the hooks of a stream on the thread of its worker. No panic
+//! leaves a hook: the stream continues as if there were no filter, or is reset
+//! where that is impossible.
 
 pub mod abi;
 mod background;

@@ -1,5 +1,5 @@
-//! Counters and the like, by Envoy's numbers. What they are, and when they count, the core
-//! says (`sszip_core::metrics`).
+//! Metrics by Envoy's ids. The core defines them and their conditions
+//! (`sszip_core::metrics`).
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::config::PROCESS;
 use crate::envoy::{FilterConfig, Scheduler, Stream};
 use crate::{pool, timers};
 
-/// Those of a filter. Filters of one `metrics_namespace` add to the same.
+/// Metrics of a filter. Filters with one `metrics_namespace` share them.
 #[derive(Debug)]
 pub struct Metrics {
-    /// 0: there is none.
+    /// Ids of the counters; 0: the counter is not defined.
     counters: Box<[usize]>,
     histograms: [usize; HISTOGRAMS.len()],
     gauges: [usize; GAUGES.len()],
-    /// By which the main thread is told that it is time for the gauges.
+    /// Scheduler that notifies the main thread when the gauges are due.
     scheduler: Option<Arc<Scheduler>>,
 }
 
-/// Gauges say what was so at most that long ago, in milliseconds.
+/// Maximum age of the gauges, in milliseconds.
 const EVERY: u64 = 1000;
-/// The event of that.
+/// Event of the timer for the gauges.
 pub const SHOW: u64 = 1;
 
 impl Metrics {
-    /// When a filter's configuration is read; no more are made later. The gauges are shown
-    /// where it `is_used`.
+    /// Defines the metrics while a filter's configuration is read; none can be
+    /// defined later. The gauges are updated only if the filter `is_used`.
     pub fn new(filter: FilterConfig, is_used: bool) -> Self {
         let counters = metrics::counters();
         let id = |name: Option<String>| name.map_or(0, |name| filter.counter(&name));
@@ -41,7 +41,7 @@ impl Metrics {
         made
     }
 
-    /// What an exchange comes to.
+    /// Counts a finished exchange.
     pub fn count(&self, stream: Stream, tally: &Tally) {
         for (counter, count) in tally.counts() {
             stream.count(self.counters[counter], count);
@@ -53,7 +53,7 @@ impl Metrics {
         }
     }
 
-    /// What there is now. On the main thread.
+    /// Sets the gauges to their present values. On the main thread.
     pub fn show(&self, filter: FilterConfig) {
         let now = metrics::gauges(&PROCESS, pool::waiting());
         for (gauge, value) in self.gauges.iter().zip(now) {
@@ -72,7 +72,7 @@ impl Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         if let Some(scheduler) = &self.scheduler {
-            // its main thread may end before the timers do
+            // the scheduler's main thread may end before the timers
             scheduler.close();
         }
     }

@@ -1,5 +1,5 @@
-//! Threads that serve no connections, for what takes long: one queue for all
-//! workers, and a core left to them.
+//! Thread pool for jobs: one queue for all workers. Its threads serve no
+//! connections, and leave one processor core to the workers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -15,7 +15,7 @@ use crate::envoy::{log, Scheduler};
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Where a job comes back to.
+/// Slot into which a job is returned.
 pub type Place = Arc<Mutex<Option<Job>>>;
 
 struct Pool {
@@ -25,12 +25,12 @@ struct Pool {
 
 struct Work {
     job: Job,
-    /// Who waits for it; `None`: nobody.
+    /// Stream that waits for the job; `None`: no stream.
     reply: Option<(Place, Arc<Scheduler>, u64)>,
 }
 
-/// Runs a job, puts it into its place, and tells the stream `event`. Without threads
-/// that happens at once.
+/// Runs a job, puts it into `place`, and sends the stream `event`. Without pool
+/// threads the job runs at once.
 pub fn run(job: Job, place: &Place, scheduler: &Arc<Scheduler>, event: u64) {
     let reply = (Arc::clone(place), Arc::clone(scheduler), event);
     POOL.take(Work {
@@ -39,12 +39,12 @@ pub fn run(job: Job, place: &Place, scheduler: &Arc<Scheduler>, event: u64) {
     });
 }
 
-/// Runs a job that nobody waits for, and stores what it has made.
+/// Runs a job that no stream waits for, and stores its result.
 pub fn run_alone(job: Job) {
     POOL.take(Work { job, reply: None });
 }
 
-/// How many jobs wait for a thread.
+/// Returns the number of jobs that wait for a thread.
 pub fn waiting() -> usize {
     WAITING.load(Ordering::Relaxed)
 }
@@ -93,7 +93,7 @@ fn serve(work: &Mutex<Receiver<Work>>) {
     }
 }
 
-/// Lines for the log of what was found out by answers.
+/// Logs the pending lines about verified hits.
 pub fn log_lines() {
     while let Some(line) = PROCESS.shared.verified.take_line() {
         log(LogLevel::Error, &line);
@@ -104,7 +104,7 @@ impl Work {
     fn run(mut self) {
         match self.reply {
             Some((place, scheduler, event)) => {
-                // only the stream has the place besides: it is gone
+                // the stream held the only other reference: it is gone
                 let is_left = Arc::strong_count(&place) == 1;
                 if !is_left || self.job.is_to_be_stored() {
                     self.job.run();

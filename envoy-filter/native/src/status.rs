@@ -1,4 +1,4 @@
-//! What all workers have counted, for routes that tell it.
+//! Counters of all workers, for routes with status requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use sszip_core::status::board::Board;
 
 static BOARD: OnceLock<Board> = OnceLock::new();
 
-/// From here on it is counted: a route tells it.
+/// Starts counting, because a route accepts status requests.
 pub fn count() {
     if BOARD.get().is_some() {
         return;
@@ -21,12 +21,13 @@ pub fn count() {
     }
 }
 
-/// Whether it is.
+/// Returns whether exchanges are counted.
 pub fn is_counted() -> bool {
     BOARD.get().is_some()
 }
 
-/// What an exchange comes to that began `since`, and, for counters of Envoy's, `also`.
+/// Counts an exchange that began at `since`, and passes its tally to `also`,
+/// for Envoy's own metrics.
 pub fn tally(driver: &mut Driver, since: Option<Instant>, also: impl FnOnce(&metrics::Tally)) {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! { static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed); }
@@ -41,15 +42,15 @@ pub fn tally(driver: &mut Driver, since: Option<Instant>, also: impl FnOnce(&met
     also(&tally);
 }
 
-/// With what there is at this time.
+/// Returns the board, updated with these gauges.
 pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<Board> {
     let board = BOARD.get().copied()?;
-    // of all workers together
+    // the gauges are the sum over all workers
     board.show(0, gauges);
     Some(board)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

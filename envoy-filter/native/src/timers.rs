@@ -1,5 +1,5 @@
-//! Deadlines of streams. Envoy has no timers for filters: one thread waits for all
-//! of them, and tells each stream on its own thread.
+//! Deadlines of streams. Envoy has no timers for filters: one thread waits for
+//! all deadlines, and notifies each stream on its own thread.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,8 +22,8 @@ struct Timers {
     is_new_first: Condvar,
 }
 
-/// Tells the stream `event` in so many milliseconds. Whether it will: without a
-/// thread there are no deadlines.
+/// Sends the stream `event` after `ms` milliseconds. Returns whether it will:
+/// without the timer thread there are no deadlines.
 pub fn set(scheduler: &Arc<Scheduler>, event: u64, ms: u64) -> bool {
     let Some(timers) = *TIMERS else {
         return false;

@@ -1,4 +1,4 @@
-//! Who waits for what others fetch, and how each is told.
+//! Waiting streams, and their wakeups.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,45 +9,46 @@ use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake};
 use crate::config::PROCESS;
 use crate::envoy::Scheduler;
 
-/// The process has one: every stream is told on its own worker.
+/// The process's only event loop: every stream is notified on its own worker.
 static EVENT_LOOP: LazyLock<EventLoop> =
     LazyLock::new(|| PROCESS.shared.event_loop(Arc::new(Wakes)));
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static SHARDS: [Mutex<Option<HashMap<usize, Slot>>>; 16] = [const { Mutex::new(None) }; 16];
 
-/// The event that a stream is told.
+/// Event for a stream whose lookup is to be repeated.
 pub const WOKEN: u64 = 1 << 59;
 
 #[derive(Debug)]
 enum Slot {
-    /// It is being looked up, and may come to wait.
+    /// A lookup is in progress, after which the stream may wait.
     LooksUp,
-    /// It was to be woken meanwhile.
+    /// The wakeup arrived during the lookup.
     Woken,
     Waits(Arc<Scheduler>),
 }
 
-/// The name of a stream, for as long as it may wait.
+/// Identity of a stream, for the time for which it may wait.
 #[derive(Debug)]
 pub struct Waiting(usize);
 
 impl Waiting {
-    /// Of a stream that is about to be looked up.
+    /// Creates the identity of a stream before its lookup.
     pub fn new() -> Self {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// It is about to be looked up, perhaps once more.
+    /// Marks the beginning of a lookup, which may be a repeated one.
     pub fn looks_up(&self) {
         with(self.0, |slots| slots.insert(self.0, Slot::LooksUp));
     }
 
-    /// What the driver is told.
+    /// Returns the waiter for the driver.
     pub fn waiter(&self) -> Waiter {
         EVENT_LOOP.waiter(self.0)
     }
 
-    /// It has come to wait.
+    /// Marks the stream as waiting. Sends the event at once if the wakeup
+    /// arrived during the lookup.
     pub fn wait(&self, scheduler: &Arc<Scheduler>) {
         let waits = Slot::Waits(Arc::clone(scheduler));
         let before = with(self.0, |slots| slots.insert(self.0, waits));
@@ -75,7 +76,7 @@ impl Wake for Wakes {
         });
     }
 
-    /// It has gone by itself then.
+    /// Does nothing: the slot is removed when the stream drops its `Waiting`.
     fn forget(&self, _id: usize) {}
 }
 

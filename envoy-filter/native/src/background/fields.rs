@@ -1,21 +1,22 @@
-//! The head of a request of our own.
+//! Request heads of background requests.
 
 use sszip_core::exchange::HeadEdit;
 
 use crate::envoy::Head;
 
-/// What the router says of its own doings, which are others with another request.
+/// Headers that the router sets about its own processing, and that have other
+/// values for another request.
 const OF_THE_ROUTER: [&[u8]; 3] = [TIMEOUT, b"x-envoy-attempt-count", b"x-envoy-original-path"];
 
-/// For how long the router awaits the answer.
+/// Header with the time for which the router awaits the response.
 const TIMEOUT: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 
-/// Its fields, with names in lower case, pseudo-header fields among them.
+/// Headers of a request, with names in lower case, pseudo-headers included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Fields {
-    /// Those of a head.
+    /// Copies the headers of a head.
     pub fn of(head: &Head) -> Self {
         let fields = head.fields();
         Self(
@@ -25,34 +26,34 @@ impl Fields {
         )
     }
 
-    /// Each of them.
+    /// All headers, in order.
     pub fn all(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.0
     }
 
-    /// The lines of that name.
+    /// Values of the lines of the header `name`.
     pub fn lines<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| &**value)
     }
 
-    /// One line more.
+    /// Adds a line of a header.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         self.0.push((name.to_vec(), value.to_vec()));
     }
 
-    /// One line of a field, and no other.
+    /// Sets a header to one line.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.remove(name);
         self.add(name, value);
     }
 
-    /// No line of a field.
+    /// Removes all lines of a header.
     pub fn remove(&mut self, name: &[u8]) {
         self.0.retain(|(known, _)| known != name);
     }
 
-    /// Changes them as the driver says.
+    /// Applies the head edits of a driver.
     pub fn edit(&mut self, edits: &[HeadEdit]) {
         for edit in edits {
             let name = edit.name.to_ascii_lowercase();
@@ -63,7 +64,7 @@ impl Fields {
         }
     }
 
-    /// A body of that length comes after it.
+    /// Sets the headers that describe a body of this length.
     pub fn has_body(&mut self, length: usize) {
         for name in [
             &b"content-length"[..],
@@ -78,8 +79,9 @@ impl Fields {
         }
     }
 
-    /// For how long the router awaits an answer, in milliseconds, if it says so. That is
-    /// not sent.
+    /// Removes the router's own headers, which must not be sent, and returns
+    /// the time in milliseconds for which the router awaits a response, if they
+    /// contain it.
     pub fn take_timeout(&mut self) -> Option<u64> {
         let said = self.lines(TIMEOUT).next().and_then(|value| {
             let digits = std::str::from_utf8(value).ok()?;

@@ -1,15 +1,18 @@
-//! Requests of our own, for which no client waits: questions to nodes, and updates of
-//! what is stored.
+//! Background requests, for which no client waits: probes of nodes, and
+//! background updates of stored responses.
 //!
-//! What a stream asks for ends with it. So these are the filter's configuration's, which
-//! makes them on Envoy's main thread; any thread can leave one for it.
+//! A callout of a stream ends with the stream. Background requests are
+//! therefore callouts of the filter's configuration, which sends them on
+//! Envoy's main thread; any thread can enqueue one.
 //!
-//! Where a filter's configuration comes by itself (ECDS) Envoy ends the one before with the
-//! last stream that has it, on that stream's worker, and breaks its requests off there. They
-//! are the main thread's: Envoy crashes. So none is under way then: whenever a filter is
-//! configured, others, of which it may take the place, break theirs off, and make none for
-//! streams that may be the last ones. Of one whose place nobody takes nothing is said: the
-//! worker waits until what is under way has ended.
+//! If a filter's configuration is delivered on its own (ECDS), Envoy destroys
+//! the previous one with its last stream, on that stream's worker, and resets
+//! its callouts there. The callouts belong to the main thread, so Envoy would
+//! crash. No callout may be in flight then: whenever a filter is configured,
+//! all other filters, which it may replace, reset their callouts, and start
+//! none for streams that may be their last. No notification exists for a filter
+//! that is removed without a replacement: the worker waits until the callouts
+//! in flight have ended.
 
 mod fields;
 mod of_stream;
@@ -32,66 +35,69 @@ use crate::envoy::{FilterConfig, Head, Pieces, Scheduler};
 use crate::stream::response;
 use crate::{clock, pool};
 
-/// So many at a time, in the process: who comes beyond them does without, and what it
-/// wanted is wanted again.
+/// Maximum number of background requests of the process at a time. Further ones
+/// are dropped; their cause requests them again.
 const MOST: usize = 64;
 
-/// None is awaited for longer, in milliseconds.
+/// Maximum time for which a response is awaited, in milliseconds.
 const PATIENCE: u64 = 60_000;
 
-/// After that Envoy has ended them all, unless it ends itself.
+/// Time after which Envoy has ended all callouts, unless it is shutting down.
 const ENDED: Duration = Duration::from_millis(PATIENCE + 5000);
 
-/// So long after a filter was configured all streams that begin have it, if it takes the
-/// place of theirs. Milliseconds.
+/// Time in milliseconds after the configuration of a filter, after which all
+/// new streams have that filter, if it replaces the previous one.
 const SETTLES: u64 = 1000;
 
-/// The event that the configuration is told where there is something to be done.
+/// Event for the configuration: there are background requests to start or to
+/// reset.
 pub const BEGIN: u64 = 2;
-/// And where another one was made.
+/// Event for the configuration: another filter was configured.
 pub const GIVE_WAY: u64 = 3;
 
-/// Those of all filters.
+/// Background requests of all filters.
 static ALL: Mutex<Vec<Weak<Background>>> = Mutex::new(Vec::new());
 
-/// Those of a filter.
+/// Background requests of one filter.
 #[derive(Debug)]
 pub struct Background {
     scheduler: Arc<Scheduler>,
-    /// To be made.
+    /// Requests to be started.
     waiting: Mutex<Vec<Request>>,
-    /// What was made. The main thread's.
+    /// Requests in flight. Only the main thread uses them.
     asked: Mutex<HashMap<u64, Asked>>,
-    /// To be broken off: nobody wants the rest. The main thread's.
+    /// Callouts to be reset, because the rest of their responses is not needed.
+    /// Only the main thread uses them.
     unwanted: Mutex<Vec<u64>>,
     rewritings: Rewritings,
-    /// When another filter was configured; 0: none was. Written with `waiting` locked.
+    /// Time at which another filter was configured; 0: none was. Written while
+    /// `waiting` is locked.
     followed: AtomicU64,
     main: ThreadId,
-    /// How many Envoy has under way.
+    /// Number of callouts that Envoy has in flight.
     under_way: Mutex<usize>,
     one_is_over: Condvar,
 }
 
-/// One that is to be made.
+/// A background request to be started.
 #[derive(Debug)]
 struct Request {
     cluster: Vec<u8>,
     head: Fields,
-    /// The client's, unless the driver has another one.
+    /// The client's body, unless the driver has its own.
     body: Vec<u8>,
     ms: u64,
     asked: Asked,
 }
 
-/// What awaits the answer.
+/// The exchange that awaits a response.
 #[derive(Debug)]
 struct Asked {
     driver: Driver,
     _turn: Turn,
 }
 
-/// One of as many as there may be.
+/// A slot below the limit of concurrent background requests.
 #[derive(Debug)]
 struct Turn;
 
@@ -130,7 +136,8 @@ fn locked<T>(what: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Background {
-    /// Of a filter that is told by this, and may take the place of any that there is.
+    /// Creates the background requests of a filter that `scheduler` notifies,
+    /// and that may replace any existing filter.
     pub fn new(scheduler: Arc<Scheduler>) -> Arc<Self> {
         let made = Arc::new(Self {
             scheduler,
@@ -160,7 +167,7 @@ impl Background {
         self.scheduler.commit(GIVE_WAY);
     }
 
-    /// Whether a request is made for a stream that began then.
+    /// Whether requests are started for a stream that began at that time.
     fn asks_for(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
         followed == 0 || began > followed + SETTLES
@@ -196,7 +203,7 @@ impl Background {
         }
     }
 
-    /// On the main thread: there is something to be done.
+    /// Starts and resets the requests that are due. On the main thread.
     pub fn begin(&self, main: FilterConfig) {
         let unwanted = std::mem::take(&mut *locked(&self.unwanted));
         unwanted.into_iter().for_each(|id| main.reset(id));
@@ -213,14 +220,15 @@ impl Background {
         }
     }
 
-    /// Envoy has nothing to do with one of them any more.
+    /// Counts a callout that Envoy has ended.
     fn one_ends(&self) {
         *locked(&self.under_way) -= 1;
         self.one_is_over.notify_all();
     }
 
-    /// The filter goes, and no more are begun. What is under way then Envoy breaks off on
-    /// this thread.
+    /// Ends the background requests of a filter that is destroyed. No further
+    /// ones are started; on the main thread Envoy resets those that are in
+    /// flight, and another thread waits for their end.
     pub fn end(&self) {
         if thread::current().id() != self.main {
             let some = locked(&self.under_way);
@@ -231,7 +239,8 @@ impl Background {
         }
     }
 
-    /// On the main thread: another filter may take this one's place.
+    /// Drops and resets all requests, because another filter may replace this
+    /// one. On the main thread.
     pub fn give_way(&self, main: FilterConfig) {
         let waiting = std::mem::take(&mut *locked(&self.waiting));
         drop(waiting);
@@ -240,10 +249,10 @@ impl Background {
         made.into_iter().for_each(|id| main.reset(id));
     }
 
-    /// What becomes of the one of that number; `wanted` is whether anything is to come of
-    /// it still.
+    /// Calls `wanted` for a request, which returns whether the rest of the
+    /// response is needed.
     fn with(&self, id: u64, wanted: impl FnOnce(&mut Driver) -> bool) {
-        // not in the table: if this panics nothing comes of it
+        // the request is not in the table meanwhile: a panic drops it
         let asked = locked(&self.asked).remove(&id);
         let Some(mut asked) = asked else {
             return;
@@ -251,13 +260,14 @@ impl Background {
         if wanted(&mut asked.driver) {
             locked(&self.asked).insert(id, asked);
         } else {
-            // Envoy is about to say more of it
+            // a reset is deferred: Envoy is about to call another hook for the
+            // callout
             locked(&self.unwanted).push(id);
             self.scheduler.commit(BEGIN);
         }
     }
 
-    /// The answer's head.
+    /// Reads the head of the response.
     pub fn head(&self, id: u64, head: &Head, is_all: bool) {
         self.with(id, |driver| {
             let response = response::read(head, response::is_delimited(head, is_all));
@@ -267,14 +277,14 @@ impl Background {
         });
     }
 
-    /// A piece of its body.
+    /// Reads a piece of the body of the response.
     pub fn body(&self, id: u64, pieces: &Pieces) {
         self.with(id, |driver| {
             pieces.iter().all(|piece| driver.piece(piece).is_ok())
         });
     }
 
-    /// It is complete.
+    /// Stores the complete response.
     pub fn complete(&self, id: u64) {
         self.one_ends();
         let asked = locked(&self.asked).remove(&id);
@@ -286,7 +296,7 @@ impl Background {
         }
     }
 
-    /// It was broken off.
+    /// Drops the request, which Envoy has reset.
     pub fn reset(&self, id: u64) {
         self.one_ends();
         drop(locked(&self.asked).remove(&id));

@@ -1,4 +1,4 @@
-//! What a stream has to do with requests of our own.
+//! Background requests of one stream.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use crate::abi::HeaderType;
 use crate::clock;
 use crate::envoy::{Head, Stream};
 
-/// Those of its filter.
+/// Background requests of a stream's filter.
 #[derive(Debug)]
 pub struct OfStream {
     of_filter: Arc<Background>,
     began: u64,
 }
 
-/// A request on its way to the node, from which is learnt what the router makes of it.
+/// A forwarded request, from which the router's changes to its headers are
+/// recorded.
 #[derive(Debug)]
 pub struct OnItsWay {
     name: Vec<u8>,
@@ -26,7 +27,7 @@ pub struct OnItsWay {
 }
 
 impl OfStream {
-    /// For a stream that begins now.
+    /// Creates the background requests of a stream that begins now.
     pub fn new(of_filter: &Arc<Background>) -> Self {
         Self {
             of_filter: Arc::clone(of_filter),
@@ -34,8 +35,8 @@ impl OfStream {
         }
     }
 
-    /// Asks the node of a request what the driver wants to know. `head` is what went to
-    /// the node.
+    /// Starts a probe of the node for the driver. `head` is the head of the
+    /// upstream request.
     pub fn inquire(&self, driver: Driver, cluster: &[u8], head: &Head) {
         let path = head.get(":path").unwrap_or_default();
         let Some(path) = driver.path_of_inquiry(path) else {
@@ -53,13 +54,15 @@ impl OfStream {
         self.leave(driver, cluster, head, Vec::new(), ms);
     }
 
-    /// Whether a request can be made anew: it is known what the router makes of it.
+    /// Whether a background update of the request is possible, because the
+    /// router's changes to its head are recorded.
     pub fn can_update(&self, stream: Stream, head: &Head, now: u64) -> bool {
         let known = &self.of_filter.rewritings;
         self.of_filter.asks_for(self.began) && known.get(&name(stream, head), now).is_some()
     }
 
-    /// Before the request goes on to the router: what is to be learnt from it.
+    /// Copies the request head before the router receives it; `None` if its
+    /// changes are recorded already.
     pub fn forwards(&self, stream: Stream, now: u64) -> Option<OnItsWay> {
         let head = stream.head(HeaderType::Request);
         let name = name(stream, &head);
@@ -68,14 +71,16 @@ impl OfStream {
         Some(OnItsWay { name, head })
     }
 
-    /// The node has answered it.
+    /// Records the router's changes, after the upstream responded to the
+    /// request.
     pub fn forwarded(&self, stream: Stream, sent: OnItsWay, now: u64) {
         let head = Fields::of(&stream.head(HeaderType::Request));
         let rewriting = Rewriting::between(sent.head, head);
         self.of_filter.rewritings.learn(sent.name, rewriting, now);
     }
 
-    /// Makes a request anew, whose client gets what is stored. `pieces` is its body.
+    /// Starts a background update of a request whose client receives a stored
+    /// response. `pieces` is its body.
     pub fn update(&self, mut driver: Driver, stream: Stream, pieces: &[&[u8]]) {
         let head = stream.head(HeaderType::Request);
         let name = name(stream, &head);
@@ -107,7 +112,7 @@ impl OfStream {
     }
 }
 
-/// Under which the router's doings are remembered.
+/// Name under which the router's changes are recorded.
 fn name(stream: Stream, head: &Head) -> Vec<u8> {
     let get = |name| head.get(name).unwrap_or_default();
     let (route, cluster) = (stream.route(), stream.cluster());

@@ -1,27 +1,29 @@
-//! What the router makes of a request's head. It does that to requests that go to the
-//! node, and says nothing of others: so it is learnt from those, for those that we make.
+//! Changes that the router makes to a request head. The router makes them only
+//! to requests that it forwards, so they are recorded from those and applied to
+//! background requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::fields::Fields;
 
-/// For so long nothing is asked of the router again: its routes may have become others.
-/// Milliseconds.
+/// Time for which a recorded change is used, in milliseconds, since the
+/// router's routes may change.
 const HOLDS: u64 = 60_000;
 
-/// So many are remembered: clients make paths up.
+/// Maximum number of recorded changes, since clients choose the paths.
 const MOST: usize = 4096;
 
-/// The lines that a field has after it, where they are others than before.
+/// Header lines that the router changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rewriting {
     changed: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
-    /// For how long the router awaits an answer, in milliseconds, if it says so.
+    /// Time for which the router awaits a response, in milliseconds, if it sets
+    /// one.
     pub timeout: Option<u64>,
 }
 
-/// Of requests for the same thing: of the same route, cluster, host and target.
+/// Recorded changes by route, cluster, host and target.
 #[derive(Debug, Default)]
 pub struct Rewritings(RwLock<HashMap<Vec<u8>, Learnt>>);
 
@@ -31,13 +33,13 @@ struct Learnt {
     rewriting: Arc<Rewriting>,
 }
 
-/// What such requests have in common.
+/// Name that requests with the same changes share.
 pub fn name(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
     [route, b"\n", cluster, b"\n", host, b"\n", target].concat()
 }
 
 impl Rewriting {
-    /// What has made that of that.
+    /// Computes the changes between the head before and after the router.
     pub fn between(mut before: Fields, mut after: Fields) -> Self {
         before.take_timeout();
         let timeout = after.take_timeout();
@@ -54,7 +56,7 @@ impl Rewriting {
         Self { changed, timeout }
     }
 
-    /// Does the same to another head.
+    /// Applies the changes to another head.
     pub fn apply(&self, head: &mut Fields) {
         head.take_timeout();
         for (name, lines) in &self.changed {
@@ -64,7 +66,7 @@ impl Rewriting {
     }
 }
 
-/// What stands for one request in a trace, and for no other.
+/// Whether a header identifies one request in a trace.
 fn is_of_one_request(name: &[u8]) -> bool {
     matches!(
         name,
@@ -73,14 +75,16 @@ fn is_of_one_request(name: &[u8]) -> bool {
 }
 
 impl Rewritings {
-    /// That of requests with this name, if it was learnt of late.
+    /// Returns the recorded changes of requests with this name, unless they are
+    /// too old.
     pub fn get(&self, name: &[u8], now: u64) -> Option<Arc<Rewriting>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let learnt = known.get(name).filter(|learnt| learnt.holds(now))?;
         Some(Arc::clone(&learnt.rewriting))
     }
 
-    /// Whether that is known, and will be for a while.
+    /// Whether the changes are recorded, and remain usable for at least half of
+    /// their time.
     pub fn is_fresh(&self, name: &[u8], now: u64) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known
@@ -88,7 +92,7 @@ impl Rewritings {
             .is_some_and(|learnt| learnt.holds(now + HOLDS / 2))
     }
 
-    /// It is that.
+    /// Records the changes of requests with this name.
     pub fn learn(&self, name: Vec<u8>, rewriting: Rewriting, now: u64) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
@@ -120,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_done_to_another_head() {
+    fn rewrite_of_one_head_is_applied_to_another_head() {
         let before = [
             (":path", "/x/a"),
             ("a", "1"),
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_for_a_while_and_for_so_many() {
+    fn rewrites_expire_and_are_limited_in_number() {
         let known = Rewritings::default();
         let of = |number: usize| name(b"r", b"c", b"h", number.to_string().as_bytes());
         for number in 0..=MOST {
