@@ -1,6 +1,6 @@
-//! Envoy, in Rust's terms.
+//! Safe wrappers of Envoy's callbacks.
 
-#![allow(unsafe_code)] // every callback is a call of C
+#![allow(unsafe_code)] // every callback is a C call
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,21 +9,21 @@ use sszip_core::log::escaped;
 
 use crate::abi::*;
 
-/// A stream, for as long as one of its hooks runs.
+/// A stream, valid while one of its hooks runs.
 #[derive(Clone, Copy)]
 pub struct Stream(FilterPtr);
 
-/// The fields of a head, pseudo-header fields among them.
+/// Headers of a message, pseudo-headers included.
 pub struct Head(Vec<EnvoyHeader>);
 
-/// A part of a body, in pieces.
+/// A part of a body, in slices.
 pub struct Pieces(Vec<EnvoyBuffer>);
 
 impl Head {
-    /// One that came with a hook.
+    /// Copies the list of headers that Envoy passed to a hook.
     ///
     /// # Safety
-    /// There are so many fields, for as long as this is looked at.
+    /// `fields` are `number` headers, valid as long as this head.
     pub unsafe fn given(fields: *const EnvoyHeader, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
@@ -32,20 +32,21 @@ impl Head {
         }
     }
 
-    /// Each field.
+    /// All headers.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
-        // SAFETY: the head is not changed while this is looked at, within a hook.
+        // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
             .iter()
             .map(|field| unsafe { (field.key.bytes(), field.value.bytes()) })
     }
 
-    /// Each field but those of Envoy's that are no fields of HTTP/1.1.
+    /// All headers except the pseudo-headers, which do not exist in HTTP/1.1.
     pub fn plain(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
 
-    /// What makes the fields that these edits change what they are now, in one line each.
+    /// Edits that restore the present values of the headers that `edits`
+    /// changes, in one line each.
     pub fn fields_of(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
         let of = |name: &str| {
             let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
@@ -60,7 +61,7 @@ impl Head {
         edits.collect()
     }
 
-    /// The first of that name, in lower case.
+    /// Value of the first line of a header, whose name is in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
@@ -68,10 +69,10 @@ impl Head {
 }
 
 impl Pieces {
-    /// What came with a hook.
+    /// Copies the list of slices that Envoy passed to a hook.
     ///
     /// # Safety
-    /// There are so many pieces, for as long as this is looked at.
+    /// `pieces` are `number` slices, valid as long as this part.
     pub unsafe fn given(pieces: *const EnvoyBuffer, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
@@ -80,27 +81,27 @@ impl Pieces {
         }
     }
 
-    /// Each piece.
+    /// All slices.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        // SAFETY: the body is not changed while this is looked at, within a hook.
+        // SAFETY: within a hook, the body is not changed while it is borrowed.
         self.0.iter().map(|piece| unsafe { piece.bytes() })
     }
 
-    /// How many bytes these are.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.length).sum()
     }
 }
 
 impl Stream {
-    /// Within a hook that came with this.
+    /// Wraps the pointer that Envoy passed to a hook, for the time of the hook.
     pub fn new(filter: FilterPtr) -> Self {
         Self(filter)
     }
 
-    /// A head.
+    /// Headers of a message.
     pub fn head(self, kind: HeaderType) -> Head {
-        // SAFETY: within a hook; there is room for as many as there are.
+        // SAFETY: within a hook; `fields` has room for all headers.
         unsafe {
             let number = envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
             let none = EnvoyHeader {
@@ -113,14 +114,14 @@ impl Stream {
         }
     }
 
-    /// Changes a head.
+    /// Applies edits to a head.
     pub fn edit(self, kind: HeaderType, edits: &[HeadEdit]) {
         for edit in edits {
             self.set(kind, &edit.name, edit.value.as_deref());
         }
     }
 
-    /// Sets a field to one line, or removes it.
+    /// Sets a header to one line, or removes it.
     pub fn set(self, kind: HeaderType, name: &str, value: Option<&[u8]>) {
         let value = value.map_or(ModuleBuffer::NONE, ModuleBuffer::new);
         let name = ModuleBuffer::new(name.as_bytes());
@@ -128,9 +129,9 @@ impl Stream {
         unsafe { envoy_dynamic_module_callback_http_set_header(self.0, kind, name, value) };
     }
 
-    /// A part of a body.
+    /// Slices of a body buffer.
     pub fn pieces(self, kind: BodyType) -> Pieces {
-        // SAFETY: within a hook; there is room for as many as there are.
+        // SAFETY: within a hook; `pieces` has room for all slices.
         unsafe {
             let number = envoy_dynamic_module_callback_http_get_body_chunks_size(self.0, kind);
             let mut pieces = vec![EnvoyBuffer::NONE; number];
@@ -145,8 +146,8 @@ impl Stream {
         }
     }
 
-    /// What is kept of the request's body, besides what a hook `has` just come for: that
-    /// may be the same.
+    /// Buffered part of the request body, without the part `has` that the hook
+    /// received: the two may be the same bytes.
     pub fn kept(self, has: &Pieces) -> Pieces {
         // SAFETY: within a hook.
         let is_same = !has.0.is_empty()
@@ -157,7 +158,7 @@ impl Stream {
         }
     }
 
-    /// Bytes after those that are there.
+    /// Appends bytes to a body buffer.
     pub fn append(self, kind: BodyType, bytes: &[u8]) {
         if !bytes.is_empty() {
             let bytes = ModuleBuffer::new(bytes);
@@ -166,7 +167,7 @@ impl Stream {
         }
     }
 
-    /// Takes bytes away, from the first on.
+    /// Removes bytes from the start of a body buffer.
     pub fn drain(self, kind: BodyType, number: usize) {
         if number > 0 {
             // SAFETY: within a hook.
@@ -174,7 +175,8 @@ impl Stream {
         }
     }
 
-    /// Puts so many bytes from the start behind all others, with no copy of ours.
+    /// Moves `number` bytes from the start of a body buffer to its end, without
+    /// a copy by the module.
     pub fn turn(self, kind: BodyType, number: usize) {
         let mut left = number;
         while left > 0 {
@@ -189,13 +191,13 @@ impl Stream {
         }
     }
 
-    /// How much may be kept of a body, in bytes.
+    /// Buffer limit of the stream, in bytes.
     pub fn buffer_limit(self) -> u64 {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_get_buffer_limit(self.0) }
     }
 
-    /// Lets so much be kept of a body, if it is more than now.
+    /// Raises the buffer limit of the stream to `bytes`, if it is lower.
     pub fn raise_buffer_limit(self, bytes: u64) {
         if bytes > self.buffer_limit() {
             // SAFETY: within a hook.
@@ -203,49 +205,49 @@ impl Stream {
         }
     }
 
-    /// What the route says, or `None`.
+    /// Configuration of the route, or `None`.
     pub fn route_config<T>(self) -> Option<&'static T> {
-        // SAFETY: within a hook. What it is was made by this module, and there is
-        // nothing else that a route of this filter has.
+        // SAFETY: within a hook. This module made the configuration, and a
+        // route of this filter has no configuration of another type.
         unsafe {
             let config = envoy_dynamic_module_callback_get_most_specific_route_config(self.0);
             config.cast::<T>().as_ref()
         }
     }
 
-    /// The cluster that the request goes to; empty: none.
+    /// Name of the cluster of the request; empty: none.
     pub fn cluster(self) -> &'static [u8] {
         let mut name = EnvoyBuffer::NONE;
-        // SAFETY: within a hook, which is over before the route can go.
+        // SAFETY: within a hook, during which the route exists.
         unsafe {
             envoy_dynamic_module_callback_http_get_cluster_name(self.0, &raw mut name);
             name.bytes()
         }
     }
 
-    /// The name of the request's route; empty: it has none.
+    /// Name of the request's route; empty: it has none.
     pub fn route(self) -> &'static [u8] {
         self.text(Attribute::XdsRouteName)
     }
 
-    /// What the client speaks, as `HTTP/1.1`.
+    /// Protocol of the client, as `HTTP/1.1`.
     pub fn protocol(self) -> &'static [u8] {
         self.text(Attribute::RequestProtocol)
     }
 
-    /// The port at which the client has asked; 0: none.
+    /// Port at which the request arrived; 0: unknown.
     pub fn port(self) -> u16 {
         self.number(Attribute::DestinationPort) as u16
     }
 
-    /// The number of the client's connection; 0: none.
+    /// Id of the client's connection; 0: unknown.
     pub fn connection(self) -> u64 {
         self.number(Attribute::ConnectionId)
     }
 
     fn text(self, attribute: Attribute) -> &'static [u8] {
         let mut text = EnvoyBuffer::NONE;
-        // SAFETY: within a hook, which is over before the stream can go.
+        // SAFETY: within a hook, during which the stream exists.
         unsafe {
             envoy_dynamic_module_callback_http_filter_get_attribute_string(
                 self.0,
@@ -273,7 +275,7 @@ impl Stream {
         }
     }
 
-    /// What access logs show of it: names and texts.
+    /// Sets the names and values that access logs show for the stream.
     pub fn note<'a>(self, said: impl Iterator<Item = (&'a str, &'a [u8])>) {
         const NAMESPACE: &[u8] = b"sszip";
         let said = said.map(|(key, value)| ModuleHeader {
@@ -292,7 +294,7 @@ impl Stream {
         }
     }
 
-    /// Adds to the counter of that number.
+    /// Adds to the counter of that id.
     pub fn count(self, counter: usize, count: u64) {
         // SAFETY: within a hook.
         unsafe {
@@ -302,7 +304,7 @@ impl Stream {
         }
     }
 
-    /// Adds to the histogram of that number.
+    /// Records a value in the histogram of that id.
     pub fn record(self, histogram: usize, value: u64) {
         // SAFETY: within a hook.
         unsafe {
@@ -312,15 +314,15 @@ impl Stream {
         }
     }
 
-    /// What can tell this stream something, from any thread.
+    /// Creates a scheduler that sends events to this stream, from any thread.
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
         Arc::new(Scheduler::new(scheduler, Told::Stream))
     }
 
-    /// Begins an answer, with its status. May end the stream's filter, and calls its
-    /// hooks.
+    /// Starts a response with its head. May end the stream's filter, and calls
+    /// its hooks.
     pub fn respond_head(self, status: u16, edits: &[HeadEdit], is_all: bool) {
         let status = status.to_string();
         let set = edits.iter().filter_map(|edit| {
@@ -346,14 +348,15 @@ impl Stream {
         }
     }
 
-    /// Goes on with an answer. As [`respond_head`](Self::respond_head).
+    /// Sends a piece of the response body. May end the stream's filter, and
+    /// calls its hooks.
     pub fn respond_body(self, bytes: &[u8], is_last: bool) {
         let bytes = ModuleBuffer::new(bytes);
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_send_response_data(self.0, bytes, is_last) };
     }
 
-    /// A reply of Envoy's own kind. As [`respond_head`](Self::respond_head).
+    /// Sends a local reply. May end the stream's filter, and calls its hooks.
     pub fn reply(self, status: u16, text: &str, details: &str) {
         // SAFETY: within a hook.
         unsafe {
@@ -368,39 +371,41 @@ impl Stream {
         }
     }
 
-    /// Breaks it off. As [`respond_head`](Self::respond_head).
+    /// Resets the stream. May end the stream's filter, and calls its hooks.
     pub fn reset(self, details: &str) {
         let details = ModuleBuffer::new(details.as_bytes());
-        // SAFETY: within a hook; 0: a reset of our own.
+        // SAFETY: within a hook; reason 0 is a local reset.
         unsafe { envoy_dynamic_module_callback_http_filter_reset_stream(self.0, 0, details) };
     }
 
-    /// Lets a request go on. As [`respond_head`](Self::respond_head).
+    /// Resumes a stopped request. May end the stream's filter, and calls its
+    /// hooks.
     pub fn continue_decoding(self) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) };
     }
 
-    /// Lets a response go on. As [`respond_head`](Self::respond_head).
+    /// Resumes a stopped response. May end the stream's filter, and calls its
+    /// hooks.
     pub fn continue_encoding(self) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_continue_encoding(self.0) };
     }
 }
 
-/// A filter's configuration, within a hook that came with it.
+/// A filter's configuration, valid while one of its hooks runs.
 #[derive(Clone, Copy)]
 pub struct FilterConfig(FilterConfigPtr);
 
 const NO_LABELS: *const ModuleBuffer<'_> = std::ptr::null();
 
 impl FilterConfig {
-    /// Within a hook that came with this.
+    /// Wraps the pointer that Envoy passed to a hook, for the time of the hook.
     pub fn new(config: FilterConfigPtr) -> Self {
         Self(config)
     }
 
-    /// The number of a new counter; 0: there is none.
+    /// Defines a counter and returns its id; 0: it could not be defined.
     pub fn counter(self, name: &str) -> usize {
         let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
         // SAFETY: within the hook that reads the configuration.
@@ -416,10 +421,10 @@ impl FilterConfig {
         id
     }
 
-    /// The same, of a gauge.
+    /// Defines a gauge and returns its id; 0: it could not be defined.
     pub fn gauge(self, name: &str) -> usize {
         let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
-        // SAFETY: as above.
+        // SAFETY: within the hook that reads the configuration.
         unsafe {
             envoy_dynamic_module_callback_http_filter_config_define_gauge(
                 self.0,
@@ -432,10 +437,10 @@ impl FilterConfig {
         id
     }
 
-    /// The same, of a histogram.
+    /// Defines a histogram and returns its id; 0: it could not be defined.
     pub fn histogram(self, name: &str) -> usize {
         let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
-        // SAFETY: as above.
+        // SAFETY: within the hook that reads the configuration.
         unsafe {
             envoy_dynamic_module_callback_http_filter_config_define_histogram(
                 self.0,
@@ -448,7 +453,7 @@ impl FilterConfig {
         id
     }
 
-    /// Sets the gauge of that number, on the main thread.
+    /// Sets the gauge of that id, on the main thread.
     pub fn set_gauge(self, gauge: usize, value: u64) {
         // SAFETY: within a hook.
         unsafe {
@@ -458,7 +463,8 @@ impl FilterConfig {
         }
     }
 
-    /// What can tell it something, from any thread.
+    /// Creates a scheduler that sends events to this configuration, from any
+    /// thread.
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler =
@@ -466,8 +472,8 @@ impl FilterConfig {
         Arc::new(Scheduler::new(scheduler, Told::Config))
     }
 
-    /// Makes a request of ours, for so many milliseconds. Its number; `None`: it can't be
-    /// made.
+    /// Sends a callout with a timeout of `ms` milliseconds, and returns its id;
+    /// `None`: it could not be sent.
     pub fn ask(
         self,
         cluster: &[u8],
@@ -499,23 +505,23 @@ impl FilterConfig {
         (result == CalloutResult::Success).then_some(id)
     }
 
-    /// Breaks it off, if it is there still.
+    /// Resets a callout, if it is still in flight.
     pub fn reset(self, id: u64) {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_filter_config_reset_http_stream(self.0, id) };
     }
 }
 
-/// What can tell a stream or a filter's configuration something, though it may have ended.
+/// Sends events to a stream or a filter's configuration, which may have ended.
 #[derive(Debug)]
 pub struct Scheduler {
     scheduler: SchedulerPtr,
     told: Told,
-    /// Who is told is there, and its thread.
+    /// The target and its thread exist. Locked while an event is sent.
     is_open: Mutex<bool>,
 }
 
-/// Who is told.
+/// Target of a scheduler's events.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     /// A stream, on its worker.
@@ -526,7 +532,7 @@ enum Told {
 
 // SAFETY: Envoy's scheduler may be used by any thread.
 unsafe impl Send for Scheduler {}
-// SAFETY: as above.
+// SAFETY: Envoy's scheduler may be used by any thread.
 unsafe impl Sync for Scheduler {}
 
 impl Scheduler {
@@ -539,14 +545,15 @@ impl Scheduler {
         }
     }
 
-    /// The hook `scheduled` of the stream, or `config_scheduled`, is called with that, on
-    /// its thread, soon.
+    /// Schedules a call of the target's hook `scheduled` or `config_scheduled`
+    /// with `event`, on its thread.
     pub fn commit(&self, event: u64) {
         let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
         if !*is_open {
             return;
         }
-        // SAFETY: it is deleted with this, and the thread is there as long as it is open.
+        // SAFETY: the scheduler is deleted with this object, and the thread
+        // exists while it is open.
         unsafe {
             match self.told {
                 Told::Stream => {
@@ -565,7 +572,8 @@ impl Scheduler {
         }
     }
 
-    /// The stream or the configuration has ended: it is told nothing any more.
+    /// Stops all further events, because the stream or the configuration has
+    /// ended.
     pub fn close(&self) {
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
@@ -573,7 +581,7 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // SAFETY: nobody has it any more.
+        // SAFETY: no other reference to the scheduler is left.
         unsafe {
             match self.told {
                 Told::Stream => {
@@ -589,20 +597,20 @@ impl Drop for Scheduler {
     }
 }
 
-/// Whether Envoy only checks its configuration.
+/// Returns whether Envoy only validates its configuration.
 pub fn only_validates() -> bool {
     // SAFETY: may be called at any time.
     unsafe { envoy_dynamic_module_callback_is_validation_mode() }
 }
 
-/// How many workers there are, each with an event loop of its own.
+/// Returns the number of workers; each has an event loop of its own.
 pub fn workers() -> usize {
-    // SAFETY: may be called at any time but before a server is there.
+    // SAFETY: may be called at any time after the server is created.
     let workers = unsafe { envoy_dynamic_module_callback_get_concurrency() };
     (workers as usize).max(1)
 }
 
-/// A line of Envoy's log.
+/// Writes a line to Envoy's log.
 pub fn log(level: LogLevel, message: &str) {
     // SAFETY: may be called at any time, by any thread.
     unsafe {

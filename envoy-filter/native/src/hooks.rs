@@ -1,6 +1,6 @@
-//! What Envoy calls.
+//! Hooks of streams and configurations: the functions that Envoy calls.
 
-#![allow(unsafe_code)] // pointers of C come in
+#![allow(unsafe_code)] // the C ABI
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_void};
@@ -20,22 +20,22 @@ use crate::envoy::{self, log, Stream};
 use crate::metrics::SHOW;
 use crate::stream::{Act, Exchange, Outcome};
 
-/// A stream's filter. Envoy may end it while one of its hooks runs, which then has
-/// it still.
+/// The filter of one stream. Envoy may destroy it while one of its hooks runs;
+/// the hook then still holds a reference.
 struct Filter {
     config: *const FilterConfig,
     exchange: RefCell<Exchange>,
     has_failed: Cell<bool>,
-    /// The client does not keep up with what was sent.
+    /// The client reads more slowly than the response is sent.
     is_behind: Cell<bool>,
-    /// What the last hook has said: Envoy ignores calls to go on then, though it was a
-    /// hook of the other direction.
+    /// The last hook returned `Continue`: Envoy then ignores calls to resume,
+    /// even if it was a hook of the other direction.
     goes_on: Cell<bool>,
 }
 
 type Handle = Rc<Filter>;
 
-/// Runs what a hook does; `otherwise` is the answer if that fails.
+/// Runs the body of a hook, and returns `otherwise` if it panics.
 pub fn guarded<T>(otherwise: T, what: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|_| {
         let _ = catch_unwind(|| log(LogLevel::Error, "a hook has panicked"));
@@ -43,17 +43,18 @@ pub fn guarded<T>(otherwise: T, what: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Why a hook has done nothing.
+/// Reason why a hook has done nothing.
 enum Undone {
-    /// There is no exchange, or it is in use by a hook further out, whose call has
-    /// brought this one about.
+    /// There is no exchange, or an outer hook uses it, whose call to Envoy led
+    /// to this hook.
     InUse,
-    /// It has panicked, now or before. What Envoy was not to keep may be lost: the
-    /// stream is broken off.
+    /// The exchange has panicked, now or before. Bytes that Envoy does not
+    /// buffer may be lost: the stream is reset.
     Failed,
 }
 
-/// A stream's filter, which is there as long as this is.
+/// References a stream's filter, so that it exists until the reference is
+/// dropped.
 ///
 /// # Safety
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
@@ -71,7 +72,7 @@ unsafe fn handle(filter: *const c_void) -> Option<Handle> {
 }
 
 impl Filter {
-    /// What a hook does with the exchange.
+    /// Runs `what` with the exchange.
     fn with<T>(&self, stream: Stream, what: impl FnOnce(&mut Exchange) -> T) -> Result<T, Undone> {
         if self.has_failed.get() {
             return Err(Undone::Failed);
@@ -95,7 +96,8 @@ impl Filter {
         });
     }
 
-    /// What a hook does, and then what comes of it, with nothing in use.
+    /// Runs `what` with the exchange, and performs its action after the
+    /// exchange is released.
     fn act(&self, stream: Stream, what: impl FnOnce(&mut Exchange) -> Act) -> Outcome {
         let act = match self.with(stream, what) {
             Ok(act) => act,
@@ -110,13 +112,13 @@ impl Filter {
         let Outcome::Ended(Some(left)) = outcome else {
             return outcome;
         };
-        // its stream is over where that can't be kept
+        // the stream is over if the rest cannot be stored
         let _ = self.with(stream, |exchange| exchange.wait_for_client(left));
         Outcome::Ended(None)
     }
 }
 
-/// What a hook does of a stream.
+/// Runs the body of a hook of a stream.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -157,11 +159,11 @@ fn trailers_status(outcome: &Outcome) -> TrailersStatus {
     }
 }
 
-/// What was read of a configuration, for Envoy to keep; NULL: it is not right, and the
-/// log says why.
+/// Parses a configuration, which Envoy keeps; NULL: it is invalid, and the
+/// error is logged.
 ///
 /// # Safety
-/// The text is there for the time of the call.
+/// The text is valid during the call.
 unsafe fn configured<T>(
     json: EnvoyBuffer,
     read: impl FnOnce(&[u8]) -> Result<T, String>,
@@ -176,16 +178,17 @@ unsafe fn configured<T>(
     })
 }
 
-/// The module was loaded.
+/// Reports the ABI version when the module is loaded.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
     VERSION
 }
 
-/// Reads a filter's configuration; NULL: it is not right, and the log says why.
+/// Parses a filter's configuration; NULL: it is invalid, and the error is
+/// logged.
 ///
 /// # Safety
-/// The text is there for the time of the call.
+/// The text is valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     envoy: FilterConfigPtr,
@@ -197,10 +200,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     unsafe { configured(config, |json| FilterConfig::new(json, envoy)) }
 }
 
-/// It has asked to be told something, on the main thread.
+/// Handles an event of a filter's configuration, on the main thread.
 ///
 /// # Safety
-/// It is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
+/// `config` is from `envoy_dynamic_module_on_http_filter_config_new`, and not
+/// destroyed.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     envoy: FilterConfigPtr,
@@ -220,10 +224,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     });
 }
 
-/// Nobody uses it any more, but the main thread may be in the hooks of its requests.
+/// Destroys a filter's configuration, which no stream uses any more. The main
+/// thread may be in the hooks of its background requests.
 ///
 /// # Safety
-/// It is from `envoy_dynamic_module_on_http_filter_config_new`.
+/// `config` is from `envoy_dynamic_module_on_http_filter_config_new`.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *mut c_void) {
     guarded((), || {
@@ -232,15 +237,17 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(conf
         if let Some(config) = unsafe { config.as_ref() } {
             config.background.end();
         }
-        // SAFETY: the function's contract, and no hook of its requests has it any more.
+        // SAFETY: the function's contract, and no hook of its requests uses it
+        // any more.
         drop(unsafe { Box::from_raw(config) });
     });
 }
 
-/// Reads a route's configuration; NULL: it is not right, and the log says why.
+/// Parses a route's configuration; NULL: it is invalid, and the error is
+/// logged.
 ///
 /// # Safety
-/// The text is there for the time of the call.
+/// The text is valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     _name: EnvoyBuffer,
@@ -250,10 +257,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_ne
     unsafe { configured(config, Route::new) }
 }
 
-/// Nobody uses it any more.
+/// Destroys a route's configuration, which no stream uses any more.
 ///
 /// # Safety
-/// It is from `envoy_dynamic_module_on_http_filter_per_route_config_new`.
+/// `config` is from `envoy_dynamic_module_on_http_filter_per_route_config_new`.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(
     config: *mut c_void,
@@ -264,7 +271,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_de
     });
 }
 
-/// A stream begins.
+/// Creates the filter of a stream.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
     config: *const c_void,
@@ -282,7 +289,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
     })
 }
 
-/// It has ended.
+/// Destroys the filter of a stream.
 ///
 /// # Safety
 /// The filter is from `envoy_dynamic_module_on_http_filter_new`.
@@ -301,7 +308,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
     });
 }
 
-/// The request's head.
+/// Handles the request head.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -327,7 +334,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     headers_status(&outcome)
 }
 
-/// A piece of the request's body.
+/// Handles a piece of the request body.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -344,13 +351,13 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
         })
     };
     match outcome {
-        // what waits for a job waits with what was kept
+        // while a job runs, Envoy also keeps the bytes that are buffered
         Outcome::Wait => BodyStatus::StopIterationAndBuffer,
         outcome => body_status(&outcome),
     }
 }
 
-/// The request's trailers.
+/// Handles the request trailers.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -368,7 +375,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     trailers_status(&outcome)
 }
 
-/// The response's head.
+/// Handles the response head.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -387,7 +394,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     headers_status(&outcome)
 }
 
-/// A piece of the response's body.
+/// Handles a piece of the response body.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -406,7 +413,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     body_status(&outcome)
 }
 
-/// The response's trailers.
+/// Handles the response trailers.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -424,7 +431,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
     trailers_status(&outcome)
 }
 
-/// Something that the stream has asked to be told.
+/// Handles an event of the stream's scheduler.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -453,7 +460,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     }
 }
 
-/// Envoy answers by itself.
+/// Handles a local reply of Envoy.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -468,15 +475,15 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { handle(filter) } {
         let stream = Stream::new(stream);
-        // there is nothing to be told to one that is in use
-        // SAFETY: Envoy's, for the time of this call.
+        // an exchange in use does not need the notification
+        // SAFETY: Envoy's bytes, valid during the call.
         let failure = Failure::of_envoy(status, unsafe { details.bytes() });
         let _ = filter.with(stream, |exchange| exchange.local_reply(stream, failure));
     }
     LocalReplyStatus::Continue
 }
 
-/// The stream is complete, and will be destroyed.
+/// Ends the exchange of a complete stream, which Envoy destroys next.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -488,12 +495,12 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { handle(filter) } {
         let stream = Stream::new(stream);
-        // there is nothing to be told to one that is in use
+        // an exchange in use does not need the notification
         let _ = filter.with(stream, |exchange| exchange.complete(stream));
     }
 }
 
-/// No callouts are made.
+/// Does nothing: the filter sends no such callouts.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_callout_done(
     _stream: FilterPtr,
@@ -507,7 +514,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_callout_done(
 ) {
 }
 
-/// No streams are started.
+/// Does nothing: the filter starts no such streams.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_headers(
     _stream: FilterPtr,
@@ -519,7 +526,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_headers(
 ) {
 }
 
-/// No streams are started.
+/// Does nothing: the filter starts no such streams.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_data(
     _stream: FilterPtr,
@@ -531,7 +538,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_data(
 ) {
 }
 
-/// No streams are started.
+/// Does nothing: the filter starts no such streams.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_trailers(
     _stream: FilterPtr,
@@ -542,7 +549,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_trailers(
 ) {
 }
 
-/// No streams are started.
+/// Does nothing: the filter starts no such streams.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(
     _stream: FilterPtr,
@@ -551,7 +558,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(
 ) {
 }
 
-/// No streams are started.
+/// Does nothing: the filter starts no such streams.
 #[no_mangle]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
     _stream: FilterPtr,
@@ -561,8 +568,8 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
 ) {
 }
 
-/// The client does not keep up: Envoy stops reading from the node by itself, and what
-/// is ours waits.
+/// Suspends the filter's own responses, because the client reads slowly. Envoy
+/// itself suspends reading from the upstream.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -577,7 +584,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_wr
     }
 }
 
-/// It does again.
+/// Resumes the filter's own responses, because the client reads again.
 ///
 /// # Safety
 /// As of [`handle`].
@@ -590,7 +597,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
     if let Some(filter) = unsafe { handle(filter) } {
         filter.is_behind.set(false);
         let stream = Stream::new(stream);
-        // one that is in use goes on by itself
+        // an exchange in use resumes by itself
         let _ = filter.with(stream, |exchange| exchange.caught_up(stream));
     }
 }

@@ -1,4 +1,4 @@
-//! What the module may ask of Envoy.
+//! Simulated callbacks of Envoy.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -125,7 +125,7 @@ extern "C" fn route_config(stream: FilterPtr) -> *const c_void {
 }
 
 extern "C" fn cluster_name(_stream: FilterPtr, name: *mut EnvoyBuffer) -> bool {
-    // SAFETY: there is room for it.
+    // SAFETY: `name` points at memory of its type.
     unsafe { name.write(lent(b"node")) };
     true
 }
@@ -135,14 +135,14 @@ extern "C" fn attribute(_stream: FilterPtr, which: Attribute, value: *mut EnvoyB
         Attribute::RequestProtocol => b"HTTP/1.1",
         _ => b"a route",
     };
-    // SAFETY: there is room for it.
+    // SAFETY: `value` points at memory of its type.
     unsafe { value.write(lent(text)) };
     true
 }
 
-/// All of a worker's clients have one connection.
+/// Returns one connection id for all clients of a worker.
 extern "C" fn number(_stream: FilterPtr, _which: Attribute, value: *mut u64) -> bool {
-    // SAFETY: there is room for it.
+    // SAFETY: `value` points at memory of its type.
     unsafe { value.write(80) };
     true
 }
@@ -153,7 +153,7 @@ extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
 }
 
 extern "C" fn config_scheduler_new(config: FilterConfigPtr) -> SchedulerPtr {
-    // a configuration that is only read has no Envoy
+    // a configuration that is only validated has no simulated Envoy
     let events = config::of(config).map(|it| Arc::clone(it.events()));
     Arc::into_raw(events.unwrap_or_default()).cast_mut().cast()
 }
@@ -170,7 +170,7 @@ extern "C" fn scheduler_delete(scheduler: SchedulerPtr) {
     drop(unsafe { Arc::from_raw(scheduler.cast::<Mutex<Vec<u64>>>()) });
 }
 
-#[allow(clippy::too_many_arguments)] // they are the ABI's
+#[allow(clippy::too_many_arguments)] // the ABI defines them
 extern "C" fn start_http_stream(
     main: FilterConfigPtr,
     id: *mut u64,
@@ -184,7 +184,7 @@ extern "C" fn start_http_stream(
     let asked = config::of(main).and_then(|it| it.ask(given(headers, number), bytes(body)));
     match asked {
         Some(made) => {
-            // SAFETY: there is room for it.
+            // SAFETY: `id` points at memory of its type.
             unsafe { id.write(made) };
             CalloutResult::Success
         }
@@ -218,7 +218,7 @@ extern "C" fn log(
 }
 
 fn given(fields: *const ModuleHeader<'_>, number: usize) -> super::world::Fields {
-    // SAFETY: there are so many.
+    // SAFETY: the caller passes a valid list of `number` headers.
     let fields = unsafe { std::slice::from_raw_parts(fields, number) };
     let fields = fields.iter().map(|field| {
         let name = bytes(field.key).to_ascii_lowercase();
@@ -227,7 +227,7 @@ fn given(fields: *const ModuleHeader<'_>, number: usize) -> super::world::Fields
     fields.collect()
 }
 
-/// What is done for a callback of that name; `None`: nothing.
+/// Returns the simulated function of a callback; `None`: it is not simulated.
 pub fn of(name: &str) -> Option<*const ()> {
     let name = name.strip_prefix("envoy_dynamic_module_callback_")?;
     Some(match name {

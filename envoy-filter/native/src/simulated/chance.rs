@@ -1,13 +1,13 @@
-//! What decides where several things can happen.
+//! Choices between events that are possible at the same time.
 
-/// Choices: those that bytes make, and those of a generator from their end on.
+/// A sequence of choices: first from bytes, then from a generator.
 pub struct Chance<'a> {
     bytes: std::slice::Iter<'a, u8>,
     state: u64,
 }
 
 impl<'a> Chance<'a> {
-    /// The generator's alone.
+    /// Creates choices from the generator alone.
     #[cfg(test)]
     pub fn of_seed(seed: u64) -> Self {
         Self {
@@ -16,7 +16,8 @@ impl<'a> Chance<'a> {
         }
     }
 
-    /// These bytes', as long as there are any.
+    /// Creates choices from these bytes, and from the generator after their
+    /// end.
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
         Self {
             bytes: bytes.iter(),
@@ -24,7 +25,7 @@ impl<'a> Chance<'a> {
         }
     }
 
-    /// A number below the limit.
+    /// Returns a number below the limit.
     pub fn below(&mut self, limit: usize) -> usize {
         if let Some(&byte) = self.bytes.next() {
             let more = if limit > 256 { self.bytes.next() } else { None };
@@ -37,17 +38,17 @@ impl<'a> Chance<'a> {
         (self.state >> 11) as usize % limit
     }
 
-    /// Once in so many times.
+    /// Returns `true` once in `times` calls, on average.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == times - 1
     }
 
-    /// One of these.
+    /// Returns one of the values.
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
-    /// In pieces, of which there are not many.
+    /// Splits bytes into a few pieces.
     pub fn split(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = bytes;
         let mut pieces = Vec::new();

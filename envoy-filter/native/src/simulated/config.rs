@@ -1,5 +1,5 @@
-//! Configurations of filters and of routes, and Envoy's main thread, which is told what
-//! filters ask for, makes their requests, and replaces them.
+//! Configurations of filters and routes, and Envoy's main thread, which handles
+//! their events, sends their callouts, and replaces the filters.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -14,16 +14,16 @@ use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::config_hooks::*;
 use crate::hooks::*;
 
-/// A filter's. It goes with the last stream that has it, on that stream's thread, or with
-/// the main thread's.
+/// A filter's configuration. It is destroyed with the last stream that uses it,
+/// on that stream's thread, or by the main thread.
 pub struct Configured {
     main: ThreadId,
     events: Events,
     own: Arc<Own>,
 }
 
-/// Requests of a filter's own. The main thread's: it goes on with them while a worker ends
-/// the filter, which lasts as long as there are any.
+/// Callouts of a filter. The main thread owns them, and continues them while a
+/// worker destroys the filter, which waits for their end.
 #[derive(Default)]
 struct Own {
     envoy: OnceLock<usize>,
@@ -31,19 +31,19 @@ struct Own {
     asked: Mutex<Vec<Asked>>,
 }
 
-/// A request of a filter's own.
+/// A callout of a filter.
 struct Asked {
     id: u64,
     fields: Fields,
     answer: Option<node::Answer>,
-    /// Pieces that were not sent, but for the head; in reverse.
+    /// Pieces that were not sent, in reverse; `None` until the head is sent.
     left: Option<Vec<Vec<u8>>>,
 }
 
-/// A route's.
+/// A route's configuration.
 pub struct Route(usize);
 
-/// The main thread, and what it has to give to streams that begin.
+/// The main thread, and the configurations of new streams.
 pub struct Main {
     place: String,
     routes: Vec<Arc<Route>>,
@@ -52,9 +52,10 @@ pub struct Main {
     known: Mutex<Vec<(Weak<Configured>, Arc<Own>)>>,
 }
 
-/// The one that a callback names, if any.
+/// Returns the configuration that a callback names, if any.
 pub fn of<'a>(config: FilterConfigPtr) -> Option<&'a Configured> {
-    // SAFETY: the module asks within hooks of it only, and then it is there.
+    // SAFETY: the module calls this within hooks of the configuration only,
+    // while it exists.
     unsafe { config.cast::<Configured>().as_ref() }
 }
 
@@ -70,7 +71,7 @@ impl Configured {
             own: Arc::default(),
         });
         made.own.envoy.get_or_init(|| Arc::as_ptr(&made) as usize);
-        // SAFETY: the text is there.
+        // SAFETY: the text is valid during the call.
         let module = unsafe {
             envoy_dynamic_module_on_http_filter_config_new(
                 made.own.envoy(),
@@ -91,21 +92,21 @@ impl Configured {
         &self.events
     }
 
-    /// Makes a request of the filter's own, if there is room.
+    /// Sends a callout of the filter, if there is room.
     pub fn ask(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
         self.own.ask(head, body)
     }
 
-    /// The filter breaks it off.
+    /// Resets a callout of the filter.
     pub fn breaks_off(&self, id: u64) {
         self.own.breaks_off(id);
     }
 
-    /// It is told what it has asked to be told. Whether there was anything.
+    /// Handles the pending events of the filter. Returns whether there was one.
     fn hears(&self) -> bool {
         let events = drained(&self.events);
         for &event in &events {
-            // SAFETY: as above.
+            // SAFETY: the configuration exists as long as this object.
             unsafe {
                 envoy_dynamic_module_on_http_filter_config_scheduled(
                     self.own.envoy(),
@@ -117,7 +118,7 @@ impl Configured {
         !events.is_empty()
     }
 
-    /// As the main thread knows it.
+    /// Returns the references that the main thread keeps.
     fn known(self: &Arc<Self>) -> (Weak<Self>, Arc<Own>) {
         (Arc::downgrade(self), Arc::clone(&self.own))
     }
@@ -157,7 +158,7 @@ impl Own {
         };
         asked.swap_remove(at);
         drop(asked);
-        // SAFETY: it is there as long as this.
+        // SAFETY: the configuration exists as long as its callouts.
         unsafe {
             envoy_dynamic_module_on_http_filter_config_http_stream_reset(
                 self.envoy(),
@@ -168,10 +169,10 @@ impl Own {
         }
     }
 
-    /// The next thing that happens to one of its requests. Whether there was one.
+    /// Performs the next event of a callout. Returns whether there was one.
     fn is_answered(&self, chance: &mut Chance<'_>) -> bool {
         let mut all = locked(&self.asked);
-        // the node takes its time
+        // the node does not respond at once
         if all.is_empty() || !chance.once_in(16) {
             return false;
         }
@@ -199,7 +200,8 @@ impl Own {
                         value: lent(value),
                     })
                     .collect();
-                // SAFETY: as above; there are so many fields.
+                // SAFETY: the configuration exists as long as its callouts;
+                // `fields` is a valid list.
                 unsafe {
                     envoy_dynamic_module_on_http_filter_config_http_stream_headers(
                         envoy,
@@ -215,7 +217,8 @@ impl Own {
                 Some(piece) => {
                     drop(all);
                     let piece = lent(&piece);
-                    // SAFETY: as above; there is one piece.
+                    // SAFETY: the configuration exists as long as its callouts;
+                    // there is one piece.
                     unsafe {
                         envoy_dynamic_module_on_http_filter_config_http_stream_data(
                             envoy,
@@ -230,7 +233,7 @@ impl Own {
                 None => {
                     all.swap_remove(at);
                     drop(all);
-                    // SAFETY: as above.
+                    // SAFETY: the configuration exists as long as its callouts.
                     unsafe {
                         envoy_dynamic_module_on_http_filter_config_http_stream_complete(
                             envoy, module, id,
@@ -244,14 +247,15 @@ impl Own {
 }
 
 impl Drop for Configured {
-    /// Envoy tells nothing more of its requests then.
+    /// Destroys the module's configuration. Envoy calls no hooks for its
+    /// callouts any more.
     fn drop(&mut self) {
         let module = self.module().cast_mut();
         if !module.is_null() {
-            // SAFETY: no stream has it any more.
+            // SAFETY: no stream uses it any more.
             unsafe { envoy_dynamic_module_on_http_filter_config_destroy(module) };
         }
-        // Envoy may crash then
+        // Envoy may crash if callouts end on a worker
         let is_mains = thread::current().id() == self.main;
         let has_some = !locked(&self.own.asked).is_empty();
         assert!(is_mains || !has_some, "requests end on a worker");
@@ -261,7 +265,7 @@ impl Drop for Configured {
 
 impl Route {
     fn new(settings: &str) -> Arc<Self> {
-        // SAFETY: the text is there.
+        // SAFETY: the text is valid during the call.
         let module = unsafe {
             envoy_dynamic_module_on_http_filter_per_route_config_new(
                 EnvoyBuffer::NONE,
@@ -279,7 +283,7 @@ impl Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        // SAFETY: no stream has it any more.
+        // SAFETY: no stream uses it any more.
         unsafe {
             envoy_dynamic_module_on_http_filter_per_route_config_destroy(self.0 as *mut c_void);
         }
@@ -287,7 +291,7 @@ impl Drop for Route {
 }
 
 impl Main {
-    /// With a place in the cache that no other one has.
+    /// Creates a main thread with a cache namespace of its own.
     pub fn new(chance: &mut Chance<'_>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let place = format!("place-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -311,23 +315,23 @@ impl Main {
         &self.place
     }
 
-    /// The filter of streams that begin now.
+    /// Returns the filter of streams that begin now.
     pub fn filter(&self) -> Arc<Configured> {
         Arc::clone(&locked(&self.filter))
     }
 
-    /// What the route of such a stream says, if anything.
+    /// Returns the route configuration of a new stream, if it has one.
     pub fn route(&self, chance: &mut Chance<'_>) -> Option<Arc<Route>> {
         let at = chance.below(2 * self.routes.len());
         self.routes.get(at).map(Arc::clone)
     }
 
-    /// The route that purges.
+    /// Returns the route that purges.
     pub fn purges(&self) -> Arc<Route> {
         Arc::clone(&self.purges)
     }
 
-    /// Does what there is to do. Whether there was anything.
+    /// Performs the events that are due. Returns whether there was one.
     pub fn step(&self, chance: &mut Chance<'_>) -> bool {
         let all: Vec<_> = {
             let mut known = locked(&self.known);
@@ -345,13 +349,13 @@ impl Main {
         has_done
     }
 
-    /// The filter is configured anew: streams that are there go on with the one before.
+    /// Replaces the filter; existing streams keep the previous one.
     fn renew(&self, chance: &mut Chance<'_>) {
         let new = Configured::new(&settings(&self.place, chance));
         locked(&self.known).push(new.known());
         let old = std::mem::replace(&mut *locked(&self.filter), new);
-        // Envoy has it until all workers have the new one, and says what it is to say; but
-        // where a filter is taken away there is nothing to be said
+        // Envoy keeps the old filter until all workers have the new one, and
+        // delivers its events, except when a filter is removed
         if chance.below(4) > 0 {
             old.hears();
         }

@@ -1,4 +1,4 @@
-//! A stream, and what its client and its node do.
+//! One stream with the events of its client and its node.
 
 use std::sync::Arc;
 #[cfg(test)]
@@ -13,25 +13,25 @@ use super::stream;
 use super::world::{drained, field, fields, is_over, shared, world, Events, World};
 use crate::abi::FilterPtr;
 
-/// What is left to happen to a stream.
+/// The remaining events of a stream.
 pub struct Course {
     stream: FilterPtr,
     question: Question,
-    /// Pieces of the request; whether others have kept them.
+    /// Pieces of the request, and whether another filter has buffered them.
     request: Vec<Vec<u8>>,
     is_same: bool,
     with_trailers: bool,
     sent_head: bool,
     sent_all: bool,
-    /// What is left of the answer, in reverse; and how many pieces of it are sent before
-    /// it is cut.
+    /// Remaining pieces of the response, in reverse, and the number of pieces
+    /// after which it is truncated.
     answer: Option<Vec<Vec<u8>>>,
     cut_after: Option<usize>,
     answered: usize,
     with_length: bool,
-    /// The node does not wait for all of the request.
+    /// The node responds before it has the whole request.
     is_early: bool,
-    /// It sends the client elsewhere, which the router follows.
+    /// The node redirects the client, and the router follows.
     redirects: bool,
     leaves: bool,
 }
@@ -89,10 +89,10 @@ impl Course {
         is_over(self.stream)
     }
 
-    /// The next thing that happens, of those that can. Whether there was one.
+    /// Performs the next possible event. Returns whether there was one.
     pub fn step(&mut self, chance: &mut Chance<'_>) -> bool {
         let stream = self.stream;
-        // they wait where more of the stream has come
+        // events wait while more of the stream arrives
         let events = match chance.once_in(4) {
             true => Vec::new(),
             false => drained(&self.events()),
@@ -140,7 +140,7 @@ impl Course {
             }
             return true;
         }
-        // others have kept all of it
+        // another filter has buffered the whole body
         let is_same = std::mem::take(&mut self.is_same);
         let piece = match is_same {
             true => std::mem::take(&mut self.request).concat(),
@@ -200,7 +200,7 @@ impl Course {
         true
     }
 
-    /// What the client has got is right.
+    /// Asserts that the client received the right response.
     pub fn judge(&self) {
         let world = shared(self.stream).borrow();
         assert!(world.is_destroyed);
@@ -214,7 +214,7 @@ impl Course {
         let status = field(head, ":status").unwrap_or_default();
         if status != b"200" {
             let is_right = match self.question {
-                // there is no owner of a store
+                // there is no owner
                 Question::Purge(_) => status == b"503",
                 _ => is_cut && matches!(status, b"502" | b"503"),
             };
@@ -237,7 +237,7 @@ impl Course {
         );
     }
 
-    /// What its schedulers have, for as long as there are any.
+    /// Events of the stream's schedulers, as long as there are any.
     #[cfg(test)]
     pub fn left(&self) -> Weak<Mutex<Vec<u64>>> {
         Arc::downgrade(&self.events())
@@ -247,7 +247,7 @@ impl Course {
 impl Drop for Course {
     fn drop(&mut self) {
         if !self.is_over() {
-            // its worker has panicked
+            // the worker has panicked
             return;
         }
         stream::free(self.stream);

@@ -1,9 +1,9 @@
-//! Envoy as far as this module sees it, and many streams that go through it with what
-//! happens to them in orders that are random: no hook panics, nothing is asked of a stream
-//! that has ended, every stream comes to its end, what the node has answered is what the
-//! client gets, and no scheduler is left.
+//! A simulation of Envoy as this module sees it, in which events of many
+//! streams occur in random orders. It asserts that no hook panics, that no
+//! callback is called for a stream that has ended, that every stream ends, that
+//! the client receives the node's response, and that no scheduler is left.
 
-#![allow(unsafe_code)] // it is C's
+#![allow(unsafe_code)] // the C ABI
 
 mod callbacks;
 mod chance;
@@ -25,11 +25,11 @@ use self::worker::Worker;
 
 pub use self::callbacks::of;
 
-/// For as long as nothing can happen but what others do.
+/// Pause while no event can occur except those of other threads.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Streams on one worker, with a main thread that has its turns between theirs. These bytes
-/// decide.
+/// Simulates streams on one worker and a main thread that alternates with it.
+/// `bytes` decide the order of the events.
 pub fn streams(bytes: &[u8]) {
     round(&mut Chance::of_bytes(bytes));
 }
@@ -47,7 +47,7 @@ fn round(chance: &mut Chance<'_>) -> Worker {
         }
     }
     worker.judge();
-    // what is under way in the background ends by itself, or with the filter
+    // background requests in flight end by themselves, or with the filter
     if chance.below(2) == 0 {
         while main.step(chance) {}
     }

@@ -1,12 +1,12 @@
-//! What clients ask for, and what a node says to that: always the same, so that each
-//! answer shows whose it is.
+//! Requests of clients and the responses of a node, which are always the same,
+//! so that each response identifies its request.
 
 use serde_json::Value;
 
 use super::chance::Chance;
 use super::world::{field, fields, Fields};
 
-/// What a client wants to know.
+/// A client's request.
 pub enum Question {
     Call { number: usize, id: usize },
     Batch(Vec<usize>),
@@ -15,7 +15,7 @@ pub enum Question {
     Purge(String),
 }
 
-/// What the node says.
+/// A response of the node.
 pub struct Answer {
     fields: Fields,
     pub body: Vec<u8>,
@@ -92,7 +92,7 @@ impl Question {
         }
     }
 
-    /// That is the answer, as the client reads it.
+    /// Asserts that the client read the right response.
     pub fn is_answered_by(&self, head: &Fields, body: &[u8]) {
         match self {
             Self::Call { number, id } => same(body, said(*number, *id).as_bytes()),
@@ -121,7 +121,7 @@ fn same(body: &[u8], expected: &[u8]) {
     assert!(body == expected, "another body, or a part of it");
 }
 
-/// What the node says to that.
+/// Returns the node's response to a request.
 pub fn answer(head: &Fields, body: &[u8]) -> Answer {
     let path = field(head, ":path").unwrap_or_default();
     let path = String::from_utf8_lossy(path);
@@ -162,7 +162,7 @@ fn calls(body: &[u8]) -> String {
 }
 
 impl Answer {
-    /// Its head.
+    /// Returns the response head.
     pub fn fields(&self, with_length: bool) -> Fields {
         let length = self.body.len().to_string();
         let framing = match with_length {

@@ -1,4 +1,5 @@
-//! What Envoy does with a stream: it calls the module's hooks, and heeds what they say.
+//! Envoy's processing of a stream: it calls the module's hooks, and applies
+//! their results.
 
 use std::ffi::c_void;
 
@@ -11,7 +12,7 @@ fn filter(stream: FilterPtr) -> *const c_void {
     world(stream).filter as *const c_void
 }
 
-/// A stream begins.
+/// Starts a stream.
 pub fn begins(of: World) -> FilterPtr {
     let stream: FilterPtr = Box::into_raw(Box::new(Shared::new(of))).cast();
     takes_filter(stream);
@@ -24,13 +25,13 @@ fn takes_filter(stream: FilterPtr) {
     world(stream).filter = filter as usize;
 }
 
-/// Nobody asks for it any more.
+/// Frees a stream that no test uses any more.
 pub fn free(stream: FilterPtr) {
     // SAFETY: from `begins`, and not freed before.
     drop(unsafe { Box::from_raw(stream.cast::<Shared>()) });
 }
 
-/// The request goes on to the node with what is kept of it.
+/// Sends the request with its buffered body to the node.
 pub fn ask(stream: FilterPtr) {
     let mut world = world(stream);
     let kept = std::mem::take(&mut world.kept_request);
@@ -39,7 +40,7 @@ pub fn ask(stream: FilterPtr) {
     world.asked_all = world.request_ended;
 }
 
-/// The response goes on to the client with what is kept of it, and this.
+/// Sends the response with its buffered body and `piece` to the client.
 pub fn give(stream: FilterPtr, piece: Vec<u8>) {
     let mut world = world(stream);
     let kept = std::mem::take(&mut world.kept_response);
@@ -71,12 +72,12 @@ pub fn ends(stream: FilterPtr) {
     world.is_destroyed = true;
     let (config, route) = (world.config.take(), world.route.take());
     drop(world);
-    // it may be the last stream that has them
+    // the stream may be the last one that uses them
     drop((config, route));
 }
 
-/// The router follows a redirect: the stream ends, and another one begins with the
-/// request as it went to the node.
+/// Follows a redirect: the stream ends, and another one begins with the
+/// upstream request.
 pub fn is_redirected(stream: FilterPtr) {
     {
         let mut world = world(stream);
@@ -134,7 +135,7 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
     let came = world.came.take().unwrap_or_default();
     world.goes_on = status == BodyStatus::Continue;
     if status != BodyStatus::StopIterationNoBuffer {
-        // what is not kept has no limit
+        // the buffer limit does not apply to bytes that are not buffered
         let has_limit = !world.goes_on || !world.kept_request.is_empty();
         world.kept_request.extend(came);
         let (kept, limit) = (world.kept_request.len() as u64, world.limit);
@@ -234,7 +235,8 @@ fn tells_of_local_reply(stream: FilterPtr, status: u32) {
     }
 }
 
-/// The node can't be asked: Envoy answers by itself, through the filters.
+/// Responds for a node that cannot be reached: a local reply passes through the
+/// filters.
 pub fn node_fails(stream: FilterPtr, status: u32, text: Vec<u8>) {
     tells_of_local_reply(stream, status);
     if is_over(stream) {
@@ -248,8 +250,8 @@ pub fn node_fails(stream: FilterPtr, status: u32, text: Vec<u8>) {
     }
 }
 
-/// Envoy answers by itself, where a head waits, or has gone, or this filter has asked
-/// for it.
+/// Sends a local reply while a head is withheld, after it was sent, or for this
+/// filter.
 pub fn local_reply(stream: FilterPtr, status: u32) {
     tells_of_local_reply(stream, status);
     if is_over(stream) {
@@ -276,7 +278,7 @@ pub fn scheduled(stream: FilterPtr, event: u64) {
     }
 }
 
-/// The client takes no more for now.
+/// Marks the client as slow.
 pub fn falls_behind(stream: FilterPtr) {
     world(stream).is_behind = true;
     let filter = filter(stream);
@@ -288,7 +290,7 @@ pub fn falls_behind(stream: FilterPtr) {
     }
 }
 
-/// It does again. Whether it had not.
+/// Lets a slow client read. Returns whether it was slow.
 pub fn catches_up(stream: FilterPtr) -> bool {
     let was_behind = std::mem::take(&mut world(stream).is_behind);
     if was_behind {

@@ -10,7 +10,7 @@ use super::{round, streams, PAUSE};
 
 const WORKERS: u64 = 4;
 
-/// Filters of one are of account to those of others.
+/// Lock of the tests: filters of one test affect the filters of another.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -18,13 +18,13 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 #[test]
-fn streams_come_to_their_ends() {
+fn every_stream_and_scheduler_ends_after_random_events() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut left = Vec::new();
     for seed in 1..=number("SSZIP_ROUNDS", 300) {
         left.extend(round(&mut Chance::of_seed(seed)).left());
     }
-    // deadlines that do not count any more, and jobs that nobody waits for
+    // pending deadlines and jobs without a stream still hold schedulers
     let deadline = Instant::now() + Duration::from_secs(20);
     while left.iter().any(|one| one.strong_count() > 0) {
         sleep(Duration::from_millis(10));
@@ -33,17 +33,17 @@ fn streams_come_to_their_ends() {
 }
 
 #[test]
-fn bytes_decide_as_well() {
+fn streams_end_when_bytes_choose_the_events() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     streams(b"");
     streams(b"what a fuzzer makes up");
     streams(&[255; 4000]);
 }
 
-/// They share the filter, its routes, the cache and jobs, and the main thread replaces the
-/// filter meanwhile.
+/// The workers share the filter, its routes, the cache and jobs, while the main
+/// thread replaces the filter.
 #[test]
-fn workers_come_to_their_ends() {
+fn workers_end_while_the_main_thread_replaces_their_filter() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let end = Instant::now() + Duration::from_secs(number("SSZIP_SECONDS", 3));
     for seed in 1.. {
@@ -80,7 +80,7 @@ fn workers(seed: u64) {
     });
 }
 
-/// A worker that has panicked is gone, too.
+/// Counts a worker that has ended or panicked.
 struct Leaves<'a>(&'a AtomicUsize);
 
 impl Drop for Leaves<'_> {

@@ -1,4 +1,4 @@
-//! A worker, and the streams that it has at a time.
+//! A worker with its concurrent streams.
 
 #[cfg(test)]
 use std::sync::{Mutex, Weak};
@@ -8,14 +8,14 @@ use super::chance::Chance;
 use super::config::Main;
 use super::course::Course;
 
-/// So many at a time.
+/// Maximum number of concurrent streams.
 const AT_ONCE: usize = 6;
 
-/// For so long they may take.
+/// Maximum duration of a worker's streams.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Worker {
-    /// Streams that have not begun.
+    /// Number of streams that have not begun.
     number: usize,
     going: Vec<Course>,
     over: Vec<Course>,
@@ -36,7 +36,7 @@ impl Worker {
         self.number > 0 || !self.going.is_empty()
     }
 
-    /// The next thing that happens to one of them. Whether there was one.
+    /// Performs the next event of a stream. Returns whether there was one.
     pub fn step(&mut self, chance: &mut Chance<'_>, main: &Main) -> bool {
         while self.number > 0 && self.going.len() < AT_ONCE {
             self.number -= 1;
@@ -51,12 +51,12 @@ impl Worker {
         has_done
     }
 
-    /// What their clients have got is right.
+    /// Asserts that all clients received the right responses.
     pub fn judge(&self) {
         self.over.iter().for_each(Course::judge);
     }
 
-    /// What is left of them, for as long as anything is.
+    /// Events of the schedulers that are left, as long as there are any.
     #[cfg(test)]
     pub fn left(&self) -> impl Iterator<Item = Weak<Mutex<Vec<u64>>>> + '_ {
         self.over.iter().map(Course::left)

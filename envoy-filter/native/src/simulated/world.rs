@@ -1,4 +1,4 @@
-//! What Envoy has of a stream, its client and its node.
+//! State of a stream in Envoy, its client and its node.
 
 use std::cell::{RefCell, RefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,41 +8,43 @@ use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType, ModuleBuffer};
 
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a stream or a configuration is to be told.
+/// Events that a stream or a configuration is to receive.
 pub type Events = Arc<Mutex<Vec<u64>>>;
 
 #[derive(Default)]
 pub struct World {
-    /// Its configuration, and its route's, for as long as it has not ended.
+    /// Configurations of the filter and the route, until the stream ends.
     pub config: Option<Arc<Configured>>,
     pub route: Option<Arc<Route>>,
     pub filter: usize,
     pub request: Fields,
     pub response: Fields,
     pub trailers: Fields,
-    /// What a hook for a body is called for, while it is.
+    /// Received bytes of a hook for a body, while it runs.
     pub came: Option<Vec<u8>>,
     pub kept_request: Vec<u8>,
-    /// What came is what is kept: another filter has kept it.
+    /// The received bytes are the buffered bytes: another filter buffered them.
     pub is_same: bool,
     pub kept_response: Vec<u8>,
     pub limit: u64,
-    /// One for both directions, as Envoy has it.
+    /// The last hook returned `Continue`; both directions share it, as in
+    /// Envoy.
     pub goes_on: bool,
     pub events: Events,
     pub request_ended: bool,
     pub response_ended: bool,
-    /// What the node was asked.
+    /// Upstream request.
     pub asked: Option<Fields>,
     pub asked_body: Vec<u8>,
     pub asked_all: bool,
-    /// What the client got.
+    /// Response that the client received.
     pub head: Option<Fields>,
     pub body: Vec<u8>,
     pub has_ended: bool,
     pub was_broken: bool,
     pub is_destroyed: bool,
-    /// The client takes one piece at a time; and it has not taken the last one.
+    /// The client reads one piece at a time, and whether the last one is
+    /// unread.
     pub is_slow: bool,
     pub is_behind: bool,
 }
@@ -57,9 +59,9 @@ pub fn world<'a>(stream: FilterPtr) -> RefMut<'a, World> {
     world
 }
 
-/// The same, of one that may have ended.
+/// Returns the state of a stream that may have ended.
 pub fn shared<'a>(stream: FilterPtr) -> &'a Shared {
-    // SAFETY: a stream is freed with its course, which has ended then.
+    // SAFETY: a stream is freed with its scenario, which has ended then.
     unsafe { &*stream.cast::<Shared>() }
 }
 
@@ -67,13 +69,13 @@ pub fn is_over(stream: FilterPtr) -> bool {
     shared(stream).borrow().is_destroyed
 }
 
-/// What there is to be told by now.
+/// Takes the pending events.
 pub fn drained(events: &Mutex<Vec<u64>>) -> Vec<u64> {
     std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 pub fn bytes(buffer: ModuleBuffer<'_>) -> Vec<u8> {
-    // SAFETY: it is laid out as Envoy's is, and there for the time of the call.
+    // SAFETY: the layout is Envoy's, and the buffer is valid during the call.
     unsafe { std::mem::transmute::<ModuleBuffer<'_>, EnvoyBuffer>(buffer).bytes() }.to_vec()
 }
 
@@ -84,7 +86,7 @@ pub fn lent(bytes: &[u8]) -> EnvoyBuffer {
     }
 }
 
-/// The first line of that name.
+/// Returns the value of the first line of that name.
 pub fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a [u8]> {
     let mut lines = fields.iter();
     lines.find_map(|(known, value)| (known == name.as_bytes()).then_some(value.as_slice()))
@@ -114,7 +116,7 @@ impl World {
         }
     }
 
-    /// Two pieces, if there are so many bytes.
+    /// Returns the body buffer in two slices, if it is long enough.
     pub fn pieces(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
         let came = matches!(kind, BodyType::ReceivedRequest | BodyType::ReceivedResponse);
         if came && self.came.is_none() {

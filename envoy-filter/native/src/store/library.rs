@@ -1,7 +1,8 @@
-//! `libsszip_owner.so`, which is beside the module: the process's owner of a store, on
-//! threads of its own. `cache-owner/include/sszip_owner.h` is its manual.
+//! `libsszip_owner.so`, which is installed next to the module: the owner of a
+//! store in this process, on threads of its own.
+//! `cache-owner/include/sszip_owner.h` documents its functions.
 
-#![allow(unsafe_code)] // it is C's
+#![allow(unsafe_code)] // the C ABI
 
 use std::ffi::{c_char, c_void, CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -11,12 +12,12 @@ use std::ptr;
 use crate::abi::LogLevel;
 use crate::envoy::log;
 
-/// That of the header.
+/// Version of the library's ABI, as in the header.
 const ABI: u32 = 5;
 
 const NAME: &str = "libsszip_owner.so";
 
-/// `sszip_owner_config`; where a number is 0 the owner has its default.
+/// C struct `sszip_owner_config`; a number that is 0 means the owner's default.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Config {
@@ -37,17 +38,18 @@ pub struct Config {
     heads_len: usize,
 }
 
-/// `sszip_owner_level`, `sszip_owner_say`.
+/// C types `sszip_owner_level` and `sszip_owner_say`.
 type Say = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
-/// What an owner is told.
+/// Settings of an owner.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Settings {
-    /// Where it listens.
+    /// Path of the socket on which the owner listens.
     pub socket: String,
-    /// The store's folder.
+    /// Folder of the store.
     pub path: String,
-    /// `sszip_owner_config` says what the others are.
+    /// Settings with the meaning and unit of `sszip_owner_config`, as are those
+    /// that follow.
     pub max_size: u64,
     pub memory: u64,
     pub max_entry: u64,
@@ -56,7 +58,7 @@ pub struct Settings {
     pub heads: String,
 }
 
-/// The library's functions. It stays as long as the process.
+/// Functions of the library, which stays loaded until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Library {
     run: unsafe extern "C" fn(*const Config, bool, Say, *mut bool) -> u64,
@@ -64,14 +66,14 @@ pub struct Library {
 }
 
 impl Library {
-    /// Opens it.
+    /// Loads the library.
     ///
     /// # Errors
-    /// It is not there, or of another build.
+    /// The library does not exist, or is from another build.
     pub fn beside_module() -> Result<Self, String> {
         let path = own_path().with_file_name(NAME);
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: what it runs when it is opened are Rust's and RocksDB's initialisers.
+        // SAFETY: loading it runs the initialisers of Rust and RocksDB.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return Err(format!(
@@ -80,7 +82,8 @@ impl Library {
                 why_not()
             ));
         }
-        // SAFETY: these are of the header's types; only what was found is called.
+        // SAFETY: the functions have the header's types; only functions that
+        // were found are called.
         unsafe {
             let abi = function(library, c"sszip_owner_abi")?;
             let abi: unsafe extern "C" fn() -> u32 = std::mem::transmute(abi);
@@ -104,21 +107,22 @@ impl Library {
         }
     }
 
-    /// Starts the owner unless it runs, and takes it further. After how many
-    /// milliseconds that is to be done again, and whether it serves. One thread calls
-    /// this.
+    /// Starts the owner unless it runs, and performs its next work. Returns the
+    /// milliseconds after which to call again, and whether the owner serves.
+    /// Only one thread calls this.
     pub fn run(&self, settings: &Settings) -> (u64, bool) {
         let config = Config::of(settings);
         let mut serves = false;
-        // SAFETY: the strings are there for the time of the call.
+        // SAFETY: the strings are valid during the call.
         let after = unsafe { (self.run)(&raw const config, true, Some(say), &raw mut serves) };
         (after, serves)
     }
 
-    /// Ends it: what it has in memory is stored. `false`: it goes on ending.
-    /// `is_over`: so does the process, and has no log any more.
+    /// Ends the owner, and stores the entries of its memory. `false`: it is
+    /// still ending. `is_over`: the process ends as well, and has no log any
+    /// more.
     pub fn exit(&self, is_over: bool) -> bool {
-        // SAFETY: the function takes nothing else.
+        // SAFETY: the function has no other arguments.
         unsafe { (self.exit)(if is_over { None } else { Some(say) }) }
     }
 }
@@ -145,19 +149,20 @@ impl Config {
     }
 }
 
-/// A line of the owner's log.
+/// Writes a line of the owner to Envoy's log.
 unsafe extern "C" fn say(level: u32, line: *const c_char) {
     let level = match level {
         0 => LogLevel::Info,
         _ => LogLevel::Error,
     };
-    // SAFETY: the header: it is ended by NUL, and valid during the call.
+    // SAFETY: the header: the line is NUL-terminated, and valid during the
+    // call.
     let line = unsafe { CStr::from_ptr(line) };
-    // nothing may unwind into the library
+    // no panic may unwind into the library
     let _ = std::panic::catch_unwind(|| log(level, &line.to_string_lossy()));
 }
 
-/// Where this module was loaded from.
+/// Returns the path from which this module was loaded.
 fn own_path() -> std::path::PathBuf {
     let mut info = libc::Dl_info {
         dli_fname: ptr::null(),
@@ -166,8 +171,8 @@ fn own_path() -> std::path::PathBuf {
         dli_saddr: ptr::null_mut(),
     };
     let here = own_path as *const c_void;
-    // SAFETY: any address may be asked for; a name that is found lasts as long as the
-    // module.
+    // SAFETY: any address is accepted; a name that is found is valid as long as
+    // the module.
     unsafe {
         if libc::dladdr(here, &raw mut info) == 0 || info.dli_fname.is_null() {
             return NAME.into();
@@ -187,9 +192,10 @@ unsafe fn function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, Str
     }
 }
 
-/// What the last call of the linker has to say.
+/// Returns the error of the last call of the dynamic linker.
 fn why_not() -> String {
-    // SAFETY: it is ended by NUL, and there until the thread's next call.
+    // SAFETY: the text is NUL-terminated, and valid until the thread's next
+    // call.
     unsafe {
         let error = libc::dlerror();
         match error.is_null() {
@@ -206,7 +212,7 @@ mod tests {
     use super::{Config, ABI};
 
     #[test]
-    fn it_is_called_as_its_header_says() {
+    fn struct_layout_equals_the_owner_header() {
         use sszip_owner::ffi::{sszip_owner_config as Its, SSZIP_OWNER_ABI};
         assert_eq!(ABI, SSZIP_OWNER_ABI);
         assert_eq!(size_of::<Config>(), size_of::<Its>());

@@ -1,5 +1,5 @@
-//! The connections to the store's owner, on a thread that does nothing else. What goes
-//! over them is the core's; here they are opened, read, written and closed.
+//! Connections to the owner, on a thread of their own. The core decides about
+//! the bytes; this module opens, reads, writes and closes the connections.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,19 +22,21 @@ use crate::clock::monotonic;
 use crate::config::PROCESS;
 use crate::envoy::log;
 
-/// No entry of any filter or route is longer, whatever comes later. Bytes.
+/// Maximum length of an entry of any filter or route, including future ones.
+/// Bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// Read before others have their turn. Bytes.
+/// Maximum number of bytes read from a connection before the others are served.
 const AT_ONCE: usize = 256 << 10;
 
-/// Written at once.
+/// Maximum number of pieces per write.
 const PIECES: usize = 16;
 
-/// Links the process to the owner that listens, or will, at that path.
+/// Links the process to the owner that listens, or will listen, at that path.
 ///
 /// # Errors
-/// The system has no thread to give, or no file descriptor; or no socket can be there.
+/// No thread or file descriptor is available, or the path is not valid for a
+/// socket.
 pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = Arc::new(Bell(eventfd(0, flags)?));
@@ -55,13 +57,13 @@ pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
     Ok(link)
 }
 
-/// Wakes the thread.
+/// Wakes the thread of the link.
 #[derive(Debug)]
 struct Bell(OwnedFd);
 
 impl Wake for Bell {
     fn wake(&self, _id: usize) {
-        // one that is full wakes, too
+        // a counter that is full wakes the thread, too
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
@@ -73,17 +75,17 @@ struct Driver {
     bell: Arc<Bell>,
     address: SocketAddrUnix,
     path: String,
-    /// By their slots.
+    /// Connections by slot.
     connections: Vec<Option<Connection>>,
-    /// Why the owner could not be reached.
+    /// Error of the last failed connection.
     why_not: Option<Errno>,
-    /// In milliseconds of the monotonic clock; 0: never.
+    /// Time of the next tick in milliseconds of the monotonic clock; 0: none.
     tick_at: u64,
 }
 
 struct Connection {
     socket: OwnedFd,
-    /// It takes no more for now.
+    /// The socket accepts no more bytes at present.
     is_full: bool,
 }
 
@@ -93,13 +95,14 @@ impl Driver {
             let turned = catch_unwind(AssertUnwindSafe(|| self.turn()));
             if turned.is_err() {
                 let _ = catch_unwind(|| log(LogLevel::Error, "the link to the store has panicked"));
-                // not all the time
+                // limits the rate of repeated panics
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
     }
 
-    /// Does what there is to do, and waits for more.
+    /// Performs the actions of the link that are due, and waits for the next
+    /// event.
     fn turn(&mut self) {
         while let Some(need) = self.link.need() {
             match need {
@@ -122,7 +125,7 @@ impl Driver {
         }
     }
 
-    /// The connections of which there is something to be said, and what.
+    /// Waits for events, and returns them by slot.
     fn wait(&mut self) -> Vec<(usize, PollFlags)> {
         let open = self.connections.iter().enumerate();
         let open = open.filter_map(|(slot, it)| it.as_ref().map(|it| (slot, it)));
@@ -141,7 +144,7 @@ impl Driver {
             Timespec::try_from(Duration::from_millis(left)).unwrap_or_default()
         });
         if poll(&mut polled, patience.as_ref()).is_err() {
-            // a signal: it is asked again
+            // a signal interrupted the call: the caller calls again
             return Vec::new();
         }
         let said = polled.iter().map(PollFd::revents);
@@ -160,7 +163,7 @@ impl Driver {
         let now = monotonic();
         let opened = self.open();
         self.why_not = opened.as_ref().err().copied();
-        // unlike one that is too busy, or not to be reached
+        // other errors mean that the owner is busy or unreachable
         if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.why_not {
             self.link.absent(&PROCESS.shared, now);
         }
@@ -247,7 +250,7 @@ impl Driver {
         self.link.closed(&PROCESS.shared, slot, monotonic());
     }
 
-    /// The core says when it is to be called again.
+    /// Calls the core's tick, and schedules the next one.
     fn tick(&mut self) {
         let now = monotonic();
         let after = self.link.tick(&PROCESS.shared, now);
@@ -264,7 +267,7 @@ impl Driver {
     }
 }
 
-/// Without a signal if the owner is gone.
+/// Sends without a signal if the owner closed the connection.
 fn send(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let mut nothing = SendAncillaryBuffer::default();
     sendmsg(socket, pieces, &mut nothing, SendFlags::NOSIGNAL)
@@ -272,6 +275,6 @@ fn send(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
 
 #[allow(unsafe_code)]
 fn filled(link: &Link, slot: usize, bytes: usize) {
-    // SAFETY: the system has written them, and only this thread asks for room.
+    // SAFETY: the system wrote the bytes, and only this thread uses the buffer.
     unsafe { link.filled(&PROCESS.shared, slot, bytes, monotonic()) };
 }

@@ -1,5 +1,5 @@
-//! The store that all filters of the process have together: which one it is, the link
-//! to its owner, and the owner itself, if that is to be in this process.
+//! The store that all filters of the process share: its choice, the link to its
+//! owner, and the owner itself, if it runs in this process.
 
 mod library;
 mod link;
@@ -19,45 +19,45 @@ use self::library::Library;
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// What filters and routes have said so far. The store is not taken back: a process has
-/// one.
+/// Store settings of all filters and routes so far. The store is never changed:
+/// a process has one.
 struct State {
-    /// The owner's socket, and the link to it, once a filter has named one.
+    /// Socket of the owner and the link to it, after a filter has named one.
     link: Option<(String, Arc<Link>)>,
-    /// The owner's store, which this process is to open.
+    /// Store that the owner in this process opens.
     wanted: Option<Store>,
-    /// The longest entry, in bytes.
+    /// Maximum length of an entry, in bytes.
     max_entry: u64,
-    /// Who wants which nodes to be followed; a later one counts before those that are
-    /// before it.
+    /// Head sources that filters and routes claim, from the lowest to the
+    /// highest priority.
     claims: Vec<Claim>,
-    /// The nodes that are followed: what all claims come to.
+    /// Head sources that are followed: the result of all claims.
     follows: Option<Follows>,
     library: Option<Library>,
-    /// Filters that use the store of this process.
+    /// Number of filters that use the store of this process.
     users: usize,
 }
 
-/// As long as there is one, this process has an owner of its store.
+/// Use of the owner in this process, which runs as long as there is one.
 #[derive(Debug)]
 pub struct Use(ThreadId);
 
-/// A filter or a route, for as long as it is there. One that is read later has a greater
+/// Lifetime of a filter or a route. One that is read later has a greater
 /// number.
 #[derive(Debug)]
 pub struct Life(u64);
 
-/// Nodes to be followed for as long as all of these are there: a filter, a route, or a
+/// Head sources to follow while all `of` these exist: a filter, a route, or a
 /// route in a filter.
 #[derive(Debug)]
 struct Claim {
-    /// Their lives, the latest first: in the order of these claims count, whichever
-    /// route was asked first.
+    /// Their lifetimes, the latest first. Claims have priority in this order,
+    /// so that it does not depend on the order of requests.
     of: Vec<u64>,
     follows: Follows,
 }
 
-/// What the owner in this process is to be.
+/// Settings that the owner in this process is to have.
 #[derive(Clone, Debug)]
 struct Wanted {
     store: Store,
@@ -65,10 +65,11 @@ struct Wanted {
     follows: Follows,
 }
 
-/// What is looked at when a configuration is only checked, too.
+/// Validates the store settings, also if Envoy only validates its
+/// configuration.
 ///
 /// # Errors
-/// What is wrong, and what is allowed.
+/// Text of the error, with the accepted values.
 pub fn check(plan: &Plan) -> Result<(), String> {
     match &plan.store {
         Some(store) if !store.folder.starts_with('/') => Err(format!(
@@ -79,16 +80,16 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// A filter uses the store that its configuration names, if it does.
+/// Uses the store that a filter's configuration names, if it names one.
 ///
 /// # Errors
-/// It can't be had, or the process has another one.
+/// The store is not available, or the process has another one.
 pub fn start(plan: &Plan, filter: &Life) -> Result<Option<Use>, String> {
     let mut state = state();
     if let Some(socket) = plan.owner() {
         state.take(socket, plan)?;
     }
-    // what is refused changes nothing
+    // a rejected configuration changes nothing
     state.claim(plan, &[filter]);
     let (Some(_), Some(library)) = (&plan.store, state.library) else {
         return Ok(None);
@@ -104,13 +105,12 @@ pub fn start(plan: &Plan, filter: &Life) -> Result<Option<Use>, String> {
     Ok(Some(used))
 }
 
-/// A place has nodes to be followed, or longer entries, as long as all `of` these are
-/// there.
+/// Claims head sources and a maximum entry length while all `of` these exist.
 pub fn claim(plan: &Plan, of: &[&Life]) {
     state().claim(plan, of);
 }
 
-/// Whether an owner in this process follows nodes.
+/// Whether an owner in this process can follow head sources.
 pub fn follows() -> bool {
     state().wanted.is_some()
 }
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// The process has this store, whose owner is there, from now on.
+    /// Sets the store of the process, and links the process to its owner.
     fn take(&mut self, socket: String, plan: &Plan) -> Result<(), String> {
         let store = plan.store.as_ref();
         if let Some((known, link)) = &self.link {
@@ -174,7 +174,7 @@ impl State {
         self.renew(false);
     }
 
-    /// The owner is another one if it `is_changed`, or other nodes are followed.
+    /// Updates the owner if it `is_changed`, or if its head sources changed.
     fn renew(&mut self, is_changed: bool) {
         let mut follows = Follows::default();
         for claim in &self.claims {
@@ -188,7 +188,7 @@ impl State {
         }
     }
 
-    /// ... the owner what it is to be.
+    /// Passes the desired settings to the owner.
     fn tell(&self) {
         if let Some(wanted) = self.wanted() {
             owner::change(wanted);
@@ -229,14 +229,14 @@ impl Drop for Use {
         if thread::current().id() == self.0 {
             end_unused();
         } else {
-            // A worker has others to serve. Refused: it ends with the process.
+            // A worker has other streams to serve. Without a thread the owner ends with the process.
             let _ = thread::Builder::new().spawn(end_unused);
         }
     }
 }
 
-/// That takes its time, for which no worker is to wait that asks for what is in
-/// [`State`].
+/// Ends an owner that no filter uses. It takes time, during which workers must
+/// not wait for the lock of [`State`].
 fn end_unused() {
     owner::end_unless(|| state().users > 0);
 }
@@ -272,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_for_a_namespace_that_of_the_later_configuration_counts() {
+    fn head_source_of_the_latest_configuration_is_followed() {
         let mut state = State::new();
         let [filter, one, other, later] = [(); 4].map(|()| Life::default());
         state.claim(&plan("http://filter"), &[&filter]);
         state.claim(&plan("http://other"), &[&filter, &other]);
-        // which was asked first says nothing
+        // the order of the claims is not the order of the requests
         state.claim(&plan("http://one"), &[&filter, &one]);
         assert_eq!(followed(&state), ["http://other"]);
         state.claim(&plan("http://later"), &[&later]);

@@ -1,11 +1,12 @@
-//! The owner in this process, as long as a filter uses the store: a thread starts it,
-//! takes it further, and starts it anew when it is to be another one.
+//! The owner in this process, while a filter uses the store. A thread starts
+//! it, performs its work, and restarts it when its settings change.
 //!
-//! Envoy's main thread may end the process at any moment, and RocksDB's static objects
-//! would be destroyed while it is in use, or is being opened. But all filters end before
-//! that, on the main thread, and the last one ends the owner.
+//! Envoy's main thread may end the process at any time, and would destroy
+//! RocksDB's static objects while the store is in use or is being opened. All
+//! filters are destroyed before that, on the main thread, and the last one ends
+//! the owner.
 
-#![allow(unsafe_code)] // what is done at the process's end is told to C
+#![allow(unsafe_code)] // calls of C at the end of the process
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -13,25 +14,26 @@ use std::time::Duration;
 use super::library::{Library, Settings};
 use super::Wanted;
 
-/// What filters of one configuration want is said one after the other. Milliseconds.
+/// Time to wait for further changes, in milliseconds: the filters of one
+/// configuration change the settings one after the other.
 const SETTLING: u64 = 50;
 
-/// How long an owner that is not wanted is not looked at. Milliseconds.
+/// Interval between checks while no owner is wanted, in milliseconds.
 const RESTING: u64 = 3_600_000;
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// What the owner is to be, and has not been told.
+/// Settings that are not passed to the owner yet.
 static WANTED: Mutex<Option<Wanted>> = Mutex::new(None);
 static IS_CHANGED: Condvar = Condvar::new();
 
-/// Nobody uses it. Held while the library is called.
+/// No filter uses the owner. Locked while the library is called.
 static RESTS: Mutex<bool> = Mutex::new(false);
 
-/// It may run from now on; what it is to be is said by [`change`] after that.
+/// Allows the owner to run; [`change`] sets its settings afterwards.
 ///
 /// # Errors
-/// The system has no thread to give.
+/// No thread is available.
 pub fn start(library: Library) -> Result<(), std::io::Error> {
     *locked(&RESTS) = false;
     if LIBRARY.set(library).is_ok() {
@@ -41,13 +43,14 @@ pub fn start(library: Library) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// It is to be this one.
+/// Sets the settings of the owner.
 pub fn change(wanted: Wanted) {
     *locked(&WANTED) = Some(wanted);
     IS_CHANGED.notify_one();
 }
 
-/// It ends, unless somebody uses it again: what it has in memory is stored.
+/// Ends the owner and stores the entries of its memory, unless a filter uses it
+/// again.
 pub fn end_unless(is_used: impl FnOnce() -> bool) {
     end(false, is_used);
 }
@@ -74,7 +77,7 @@ fn serve(library: Library) {
             let ran = library.run(settings);
             after = ran.0;
             if ran.1 {
-                // before RocksDB's own, which are there by now
+                // registered before RocksDB's own functions, which exist by now
                 at_exit(&mut is_at_exit[1]);
             }
         }
@@ -101,11 +104,11 @@ impl Wanted {
     }
 }
 
-/// Where the process ends without its filters.
+/// Ends the owner if the process ends without destroying its filters.
 fn at_exit(is_registered: &mut bool) {
     if !std::mem::replace(is_registered, true) {
-        // SAFETY: the module stays until the process ends. Refused: as in a crash,
-        // what is in memory only is lost.
+        // SAFETY: the module stays until the process ends. If registration
+        // fails, entries in memory are lost, as in a crash.
         unsafe { libc::atexit(process_ends) };
     }
 }
@@ -114,7 +117,7 @@ extern "C" fn process_ends() {
     let _ = std::panic::catch_unwind(|| end(true, || false));
 }
 
-/// `is_over`: so does the process.
+/// Ends the owner. `is_over`: the process ends as well.
 fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;
@@ -133,22 +136,22 @@ fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
     leave_behind();
 }
 
-/// The disk is slow, and threads still write to the store: what they use must not be
-/// destroyed under them when the process ends. What is not on the disk by then is lost as
-/// in a crash, and nothing else is.
+/// Ends the process at once at its end, because threads still write to a slow
+/// disk: their objects must not be destroyed meanwhile. Entries that are not on
+/// disk by then are lost, as in a crash; no others are.
 fn leave_behind() {
     // SAFETY: the module stays until the process ends.
     unsafe { libc::atexit(end_at_once) };
 }
 
 extern "C" fn end_at_once() {
-    // one that was started since
+    // ends an owner that was started meanwhile
     process_ends();
     at_once();
 }
 
 fn at_once() {
-    // SAFETY: it takes a number.
+    // SAFETY: the argument is a number.
     unsafe { libc::_exit(0) };
 }
 

@@ -1,8 +1,9 @@
-//! A stream: what Envoy says of it goes to the core's driver, and what that says is
-//! done. Nothing is decided here.
+//! The exchange of one stream: passes Envoy's events to the core's driver, and
+//! executes the driver's steps. It makes no decisions.
 //!
-//! What Envoy calls back for at once (an answer of ours, a stream that goes on) is
-//! an [`Act`], done once nothing of the stream is in use.
+//! Some calls make Envoy call hooks at once, such as a response of the filter
+//! or a resumed stream. They are returned as an [`Act`] and performed after the
+//! exchange is released.
 
 mod pipelined;
 mod purge;
@@ -30,121 +31,125 @@ use crate::metrics::Metrics;
 use crate::wakes::{Waiting, WOKEN};
 use crate::{clock, pool, status, timers};
 
-/// What is done once nothing of the stream is in use: Envoy may end it meanwhile.
+/// An action that is performed after the exchange is released, since Envoy may
+/// end the stream meanwhile.
 pub enum Act {
-    /// It goes on.
+    /// Continue the stream.
     Continue,
-    /// It waits, for more of it or for something else to happen.
+    /// Stop the stream until more of it arrives or another event occurs.
     Stop,
-    /// The request's body is kept by Envoy until it is complete.
+    /// Let Envoy buffer the request body until it is complete.
     Keep,
-    /// The driver's answer, in place of a request to the node.
+    /// Send the driver's response, without a request to the upstream.
     Respond(Box<Driver>),
-    /// The rest of it.
+    /// Send the rest of the driver's response.
     GoOn(Sending),
-    /// A 502, since there is nothing to send.
+    /// Respond with 502, since there is no response to send.
     Fail(Lack),
-    /// What was begun is broken off.
+    /// Reset the stream, because its response cannot be completed.
     Reset(&'static str),
 }
 
-/// What comes of it.
+/// Result of an action.
 pub enum Outcome {
-    /// The stream goes on.
+    /// The stream continues.
     Continue,
-    /// It waits.
+    /// The stream waits.
     Wait,
-    /// It waits with what is kept of the request's body.
+    /// The stream waits, and Envoy keeps the buffered request body.
     Keep,
-    /// An answer of ours was begun, and what is left of it waits for the client; or the
-    /// stream was broken off.
+    /// The filter's own response was started, with its rest if the client reads
+    /// slowly; or the stream was reset.
     Ended(Option<Sending>),
 }
 
-/// How far a stream has come.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is nothing to be done for it.
+    /// The exchange takes no part in the stream.
     Passing,
-    /// The request's body is awaited.
+    /// The request body is being buffered.
     Reading,
-    /// A job has the request.
+    /// A job processes the request.
     Asking,
-    /// What it asks for is fetched by another one.
+    /// Another request fetches the response that the stream waits for.
     Waiting,
-    /// What it purges is purged.
+    /// A purge is in progress.
     Purging,
-    /// The owner of the store is asked how it goes.
+    /// A status request waits for the owner.
     Telling,
-    /// The driver's answer waits for the one before to be sent.
+    /// The driver's response waits until the previous response of its
+    /// connection is sent.
     Answering,
-    /// The response's head is awaited.
+    /// The request was forwarded, and the response head is awaited.
     Forwarded,
-    /// The response's body is shown, and goes on.
+    /// The response body is observed and passed on.
     Showing,
-    /// The response's head is held, and the body is the driver's.
+    /// The response head is withheld, and the body is buffered in the driver.
     Holding,
-    /// A job has the response.
+    /// A job processes the response.
     Coding,
-    /// The response's body goes through the encoder.
+    /// The response body passes through the encoder.
     Streaming,
 }
 
-/// A deadline has come; the rest of the event is its number.
+/// Event of a deadline; the other bits are its number.
 const TIMER: u64 = 1 << 62;
-/// A job has run.
+/// Event of a job that has run.
 const DONE: u64 = 1 << 61;
-/// An answer of ours need not wait any more.
+/// Event that starts a delayed response.
 const ANSWER: u64 = 1 << 57;
-/// The client has caught up.
+/// Event of a client that reads again.
 const CAUGHT_UP: u64 = 1 << 58;
-/// What was left for trailers.
+/// Event that completes a response whose trailers arrived.
 const TRAILERS: u64 = 1 << 60;
 
 /// The exchange of a stream.
 pub struct Exchange {
     state: State,
     driver: Option<Driver>,
-    /// The length of the request's body, as its head announces it.
+    /// Length of the request body that its head announces.
     announced: BodyLength,
-    /// The number of the client's connection, on which an answer may wait to be sent.
+    /// Id of the client's connection, on which a response may be unsent.
     connection: u64,
     follows_unsent: bool,
-    /// Made when it is first needed.
+    /// Created on first use.
     scheduler: Option<Arc<Scheduler>>,
-    /// Of the last deadline.
+    /// Event of the last deadline.
     timer: u64,
-    /// It counts, and has not come.
+    /// The deadline is set and has not passed.
     is_timed: bool,
-    /// Where the job comes back to.
+    /// Slot into which a job is returned.
     place: pool::Place,
-    /// By which it is woken.
+    /// Identity by which the stream is woken.
     waiting: Option<Waiting>,
-    /// What the encoder has written, and was not sent.
+    /// Output of the encoder that was not sent.
     written: Vec<u8>,
-    /// The answer is one of Envoy's own: the node has failed like this.
+    /// Failure of the upstream, if the response is a local reply of Envoy.
     local_reply: Option<Failure>,
-    /// What waits for the client, of an answer of ours.
+    /// Rest of the filter's own response, which waits for the client.
     sending: Option<Sending>,
-    /// The node has sent trailers, and so all of its answer.
+    /// The upstream sent trailers, and thereby its whole response.
     has_trailers: bool,
-    /// Where the request came from when it came, if that was a redirect that Envoy has
-    /// followed by itself.
+    /// Value of Envoy's redirect header when the request arrived, if it was an
+    /// internal redirect.
     redirected_from: Option<Vec<u8>>,
-    /// When it began, if that counts.
+    /// Time at which the stream began, if exchanges are counted.
     since: Option<Instant>,
-    /// Where it is counted.
+    /// Metrics of the stream's filter.
     metrics: Option<Arc<Metrics>>,
-    /// What its client has sent in the fields that the node gets otherwise.
+    /// Edits that restore the client's request headers, which differ in the
+    /// upstream request.
     own_fields: Vec<HeadEdit>,
-    /// Which makes requests of our own, if one may be wanted.
+    /// Background requests of the stream, if one may be needed.
     background: Option<OfStream>,
-    /// From which is learnt how requests can be made anew.
+    /// Forwarded request, from which the router's changes to its head are
+    /// recorded.
     on_its_way: Option<OnItsWay>,
 }
 
 impl Exchange {
-    /// Of a stream that begins.
+    /// Creates the exchange of a new stream.
     pub fn new() -> Self {
         let (driver, own_fields) = redirect::begun();
         Self {
@@ -171,12 +176,12 @@ impl Exchange {
         }
     }
 
-    /// Where it is counted.
+    /// Sets the metrics in which the stream is counted.
     pub fn counts_to(&mut self, metrics: &Arc<Metrics>) {
         self.metrics = Some(Arc::clone(metrics));
     }
 
-    /// No more comes of the answer: what there is to say of it, for logs and metrics.
+    /// Reports a finished exchange to access logs and metrics.
     fn report(&mut self, stream: Stream) {
         let Some(driver) = &mut self.driver else {
             return;
@@ -196,7 +201,8 @@ impl Exchange {
         });
     }
 
-    /// The stream is about to end: if there was more to come of it, its client has gone.
+    /// Ends the exchange before its stream; if it was not finished, the client
+    /// is gone.
     pub fn complete(&mut self, stream: Stream) {
         if self.driver.is_none() || self.goes_on_elsewhere(stream) {
             return;
@@ -209,25 +215,26 @@ impl Exchange {
         }
     }
 
-    /// The driver can't be asked any more.
+    /// Drops the driver after a misuse; the stream continues without it.
     fn give_up(&mut self) -> Act {
         self.state = State::Passing;
         self.forget();
         Act::Continue
     }
 
-    /// Envoy is about to answer by itself.
+    /// Handles a local reply of Envoy before it is sent.
     pub fn local_reply(&mut self, stream: Stream, failure: Failure) {
         self.local_reply = Some(failure);
         if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
-            // the node has gone; there is nothing to be done about it
+            // the upstream's connection ended; the result of the abort does not
+            // matter
             let _ = driver.cut_short();
             self.state = State::Passing;
             self.report(stream);
         }
     }
 
-    /// What is waited for is of the request, not of the response.
+    /// Whether the stopped direction is the request, not the response.
     pub fn is_request(&self) -> bool {
         matches!(
             self.state,
@@ -235,14 +242,14 @@ impl Exchange {
         )
     }
 
-    /// The answer is complete. What still comes of the request is not awaited by
-    /// anybody, and must not have Envoy think that the stream goes on.
+    /// Whether the response is complete. The rest of the request must then be
+    /// discarded, so that Envoy does not resume the stream.
     fn is_answered(&self) -> bool {
         matches!(self.state, State::Coding | State::Answering) || self.has_trailers
     }
 
-    /// Something that this has asked to be told. Unless it `can_go_on` Envoy does not let
-    /// it: more has to come of it first.
+    /// Handles an event. If Envoy does not let the stream resume (`can_go_on`),
+    /// a deadline must wait until more of the stream arrives.
     pub fn scheduled(&mut self, stream: Stream, event: u64, can_go_on: bool) -> Act {
         match event {
             DONE => self.done(stream),
@@ -278,7 +285,8 @@ impl Exchange {
         }
     }
 
-    /// A deadline has come: what was held, or what the encoder keeps, goes on.
+    /// Handles a deadline: sends the buffered body, or the output that the
+    /// encoder retains.
     fn due(&mut self, stream: Stream) -> Act {
         let into = BodyType::BufferedResponse;
         match self.state {
@@ -304,8 +312,8 @@ impl Exchange {
         }
     }
 
-    /// Its deadline, unless one counts already: that of a held body counts from its
-    /// first byte, and that of a stream from the first that was not sent.
+    /// Sets the driver's deadline, unless one is set: a buffered body's counts
+    /// from its first byte, a stream's from the first byte that was not sent.
     fn set_timer(&mut self, stream: Stream) {
         let due = self.driver.as_ref().and_then(Driver::next_timer);
         if let (Some(ms), false) = (due, self.is_timed) {
@@ -315,7 +323,7 @@ impl Exchange {
         }
     }
 
-    /// No deadline of the state before counts any more.
+    /// Changes the state, and cancels the deadline of the previous one.
     fn becomes(&mut self, state: State) {
         self.state = state;
         self.is_timed = false;
@@ -339,7 +347,7 @@ impl Exchange {
         }
     }
 
-    /// All of the answer is with Envoy, if that is so.
+    /// Completes the response, if Envoy has all of it.
     fn ends(&mut self, stream: Stream, is_last: bool) {
         if !is_last {
             return;
@@ -352,7 +360,7 @@ impl Exchange {
         }
         pool::log_lines();
         self.report(stream);
-        // Envoy has a copy, and its client may be slow
+        // Envoy has a copy, and the client may be slow
         self.forget();
     }
 
@@ -363,20 +371,21 @@ impl Exchange {
         self.driver = None;
     }
 
-    /// The client has caught up. What waits for it goes on soon: Envoy is about to tell
-    /// others of it, and must not find the stream at its end.
+    /// Resumes the filter's own response after the client has read. The event
+    /// is deferred, because Envoy is about to notify other filters and must not
+    /// find the stream ended.
     pub fn caught_up(&mut self, stream: Stream) {
         if self.sending.is_some() {
             self.scheduler(stream).commit(CAUGHT_UP);
         }
     }
 
-    /// The client is behind.
+    /// Keeps the rest of a response until the client reads again.
     pub fn wait_for_client(&mut self, sending: Sending) {
         self.sending = Some(sending);
     }
 
-    /// The stream has ended.
+    /// Releases the exchange of a stream that has ended.
     pub fn leave(&mut self) {
         self.waiting = None;
         self.sending = None;
@@ -388,7 +397,8 @@ impl Exchange {
 }
 
 impl Act {
-    /// Nothing of the stream is in use; what comes of it. `is_behind`: the client is.
+    /// Performs the action while the exchange is released. `is_behind`: the
+    /// client reads slowly.
     pub fn perform(self, stream: Stream, is_behind: &Cell<bool>) -> Outcome {
         match self {
             Act::Continue => return Outcome::Continue,
@@ -406,7 +416,7 @@ impl Act {
     }
 }
 
-/// What access logs show.
+/// Sets the values that access logs show.
 fn note(stream: Stream, driver: Option<&Driver>) {
     let exchange = driver.and_then(Driver::exchange);
     let said = Variable::ALL.map(|variable| {

@@ -1,4 +1,4 @@
-//! A request that purges, in place of one that goes to the node.
+//! Purges: requests that are not forwarded.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::envoy::{log, Head, Stream};
 use crate::wakes::Waiting;
 
 impl Exchange {
-    /// Purges what the query says; again once this was woken, or its time is over.
+    /// Starts the purge that the query selects, or continues it after a wakeup
+    /// or a timeout.
     pub(super) fn purge(&mut self, stream: Stream) -> Act {
         let waiting = self.waiting.get_or_insert_with(Waiting::new);
         waiting.looks_up();
@@ -56,7 +57,8 @@ impl Exchange {
         self.answer(stream)
     }
 
-    /// The client has gone before it was told. The owner goes on with it.
+    /// Logs that the client closed its connection before the response. The
+    /// owner continues the purge.
     pub(super) fn purge_is_left(&self, stream: Stream) {
         let head = stream.head(HeaderType::Request);
         let query = query_of(&head).escape_ascii();
@@ -71,7 +73,7 @@ pub(super) fn query_of(head: &Head) -> &[u8] {
     query.map_or(&b""[..], |at| &target[at + 1..])
 }
 
-/// The log has what was purged; the access log has by whom.
+/// Logs what was purged; the access log shows the client.
 fn tell(query: &[u8], driver: &Driver) {
     let Some(exchange) = driver.exchange() else {
         return;

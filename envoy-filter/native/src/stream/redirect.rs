@@ -1,7 +1,8 @@
-//! Redirects that Envoy follows by itself (`internal_redirect_policy`). It ends the stream
-//! and begins another one with the request as it went to the node, which is not as the
-//! client has sent it: what has become of a batch, say, or of its `Accept`. So the driver,
-//! who knows, goes on from one to the other.
+//! Internal redirects of Envoy (`internal_redirect_policy`). Envoy ends the
+//! stream and starts another one with the upstream request, which differs from
+//! the client's request, for example in a batch or its `Accept`. The driver,
+//! which has the client's request, is therefore passed from one stream to the
+//! other.
 
 use std::cell::Cell;
 
@@ -12,23 +13,24 @@ use super::{Exchange, State};
 use crate::abi::HeaderType;
 use crate::envoy::{Head, Stream};
 
-/// What Envoy sets when it follows one.
+/// Header that Envoy sets when it follows a redirect.
 const FROM: &str = "x-envoy-original-url";
 
 thread_local! {
-    /// Of the stream that has ended, for the one that begins: Envoy does both at once.
+    /// Driver of the stream that has ended, for the stream that begins: Envoy
+    /// does both at once.
     static GOES_ON: Cell<Option<(Driver, Vec<HeadEdit>)>> = const { Cell::new(None) };
 }
 
-/// The driver of a stream that begins, if it is another one that goes on, and what its
-/// client has sent in the fields that the node gets otherwise.
+/// Driver of a stream that continues another one, and the edits that restore
+/// the client's headers.
 pub(super) fn begun() -> (Option<Driver>, Vec<HeadEdit>) {
     let (driver, own_fields) = GOES_ON.take().unzip();
     (driver, own_fields.unwrap_or_default())
 }
 
 impl Exchange {
-    /// Whether the request is one that was asked before, and went elsewhere.
+    /// Whether the request continues one that was redirected.
     pub(super) fn is_redirected(&mut self, head: &Head) -> bool {
         self.redirected_from = head.get(FROM).map(<[u8]>::to_vec);
         if self.redirected_from.is_none() {
@@ -38,7 +40,8 @@ impl Exchange {
         self.driver.is_some()
     }
 
-    /// The stream is about to end. Whether it goes on as another one.
+    /// Whether a stream that ends is continued by another one, which then
+    /// receives the driver.
     pub(super) fn goes_on_elsewhere(&mut self, stream: Stream) -> bool {
         let head = stream.head(HeaderType::Request);
         let goes_on = self.state == State::Forwarded

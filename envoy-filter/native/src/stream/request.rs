@@ -1,4 +1,4 @@
-//! The request's side of a stream.
+//! Request hooks of a stream.
 
 use std::sync::{Arc, Once};
 
@@ -15,7 +15,7 @@ use crate::envoy::{log, Stream};
 use crate::wakes::Waiting;
 
 impl Exchange {
-    /// The request's head.
+    /// Handles the request head.
     pub fn request_head(
         &mut self,
         stream: Stream,
@@ -71,7 +71,7 @@ impl Exchange {
             Need::Nothing => self.forward(stream),
             Need::LookUp => self.look_up(stream, Some(b"")),
             Need::Body | Need::WholeBody if is_all => self.look_up(stream, Some(b"")),
-            // the node is to be asked first whether it wants it (`proxy_100_continue`)
+            // the upstream must first accept the body (`proxy_100_continue`)
             Need::Body | Need::WholeBody if expects_continue => {
                 self.look_up_body(stream, RequestBody::Unread)
             }
@@ -86,13 +86,14 @@ impl Exchange {
         }
     }
 
-    /// A piece of the request's body, after those that Envoy keeps.
+    /// Handles a piece of the request body, after the pieces that Envoy
+    /// buffers.
     pub fn request_body(&mut self, stream: Stream, is_last: bool) -> Act {
         match self.state {
             State::Reading => {}
-            // it comes once the request goes on
+            // the piece is forwarded when the request continues
             State::Asking | State::Waiting => return Act::Keep,
-            // nothing more is wanted of it
+            // the rest of the body is not needed
             _ if self.is_answered() || matches!(self.state, State::Purging | State::Telling) => {
                 let came = stream.pieces(BodyType::ReceivedRequest).len();
                 stream.drain(BodyType::ReceivedRequest, came);
@@ -103,7 +104,8 @@ impl Exchange {
         let came = stream.pieces(BodyType::ReceivedRequest);
         let kept = stream.kept(&came);
         let length = (kept.len() + came.len()) as u64;
-        // Envoy puts it together if it goes on now, and would refuse it
+        // Envoy joins both parts if the stream continues now, and would reject
+        // them
         stream.raise_buffer_limit(length);
         if is_last {
             let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
@@ -112,8 +114,9 @@ impl Exchange {
         self.keep(stream, length)
     }
 
-    /// Envoy keeps the `came` bytes of the body that have come, if the driver has room for
-    /// them; otherwise the request is looked up without its body.
+    /// Lets Envoy buffer the `came` bytes of the body, if the driver can
+    /// reserve memory for them; otherwise the request is looked up without its
+    /// body.
     fn keep(&mut self, stream: Stream, came: u64) -> Act {
         let announced = self.announced;
         let driver = self.driver.as_mut();
@@ -126,7 +129,7 @@ impl Exchange {
         }
     }
 
-    /// The request's trailers: its body has ended without saying so.
+    /// Handles the request trailers, which end the body.
     pub fn request_trailers(&mut self, stream: Stream) -> Act {
         match self.state {
             State::Reading => {
@@ -140,7 +143,7 @@ impl Exchange {
         }
     }
 
-    /// The driver reads a body in one piece.
+    /// Looks up a request whose body is in several slices, as one piece.
     pub(super) fn look_up_pieces(&mut self, stream: Stream, pieces: &[&[u8]]) -> Act {
         match *pieces {
             [] => self.look_up(stream, Some(b"")),
@@ -153,7 +156,7 @@ impl Exchange {
         }
     }
 
-    /// `None`: it could not be kept.
+    /// Looks up a request. `None`: the body could not be buffered.
     pub(super) fn look_up(&mut self, stream: Stream, body: Option<&[u8]>) -> Act {
         self.look_up_body(stream, body.into())
     }
@@ -225,13 +228,13 @@ impl Exchange {
         }
     }
 
-    /// Whether what is stored may be updated in the background.
+    /// Whether entries of the route may be updated in the background.
     fn updates(&self) -> bool {
         let exchange = self.driver.as_ref().and_then(Driver::exchange);
         exchange.is_some_and(|it| it.config().caches() && it.config().cache.asks_anew())
     }
 
-    /// Makes the request anew in the background, if the driver wants that.
+    /// Starts a background update, if the driver requests one.
     fn update(&mut self, stream: Stream) {
         let update = self.driver.as_mut().and_then(Driver::take_update);
         if let (Some(update), Some(background)) = (update, &self.background) {
@@ -242,7 +245,7 @@ impl Exchange {
         }
     }
 
-    /// Until it is woken, or for as long as the driver says.
+    /// Stops the stream until it is woken, or until the driver's timeout.
     pub(super) fn wait(&mut self, stream: Stream) -> Act {
         let scheduler = Arc::clone(self.scheduler(stream));
         if let Some(waiting) = &self.waiting {
@@ -253,7 +256,7 @@ impl Exchange {
         Act::Keep
     }
 
-    /// It is looked up once more.
+    /// Repeats the lookup of a woken stream.
     pub(super) fn woken(&mut self, stream: Stream) -> Act {
         match self.state {
             State::Waiting => {}
@@ -266,7 +269,7 @@ impl Exchange {
         self.look_up_pieces(stream, &pieces)
     }
 
-    /// The request goes to the node.
+    /// Forwards the request to the upstream.
     pub(super) fn forward(&mut self, stream: Stream) -> Act {
         if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
             let edits = exchange.upstream_edits();
@@ -275,7 +278,7 @@ impl Exchange {
                 self.own_fields = head.fields_of(edits);
                 stream.edit(HeaderType::Request, edits);
             }
-            // a target of ours is none that clients ask for
+            // clients do not send requests for a target that the core chose
             if self.updates() && exchange.request_target().is_empty() {
                 let background = self.background.as_ref();
                 self.on_its_way = background.and_then(|it| it.forwards(stream, clock::monotonic()));
@@ -285,7 +288,7 @@ impl Exchange {
         Act::Continue
     }
 
-    /// Another body, and perhaps another target, in place of the client's.
+    /// Replaces the body of the request, and its target if the core chose one.
     pub(super) fn rewrite(&self, stream: Stream) {
         let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) else {
             return;
@@ -297,7 +300,8 @@ impl Exchange {
         let came = stream.pieces(BodyType::ReceivedRequest);
         let (kept, came) = (stream.kept(&came).len(), came.len());
         let body = exchange.request_body();
-        // within the hook for the body it goes with what came, else with what is kept
+        // in the hook for a body, append to the received bytes, otherwise to
+        // the buffered ones
         let into = match came {
             0 => BodyType::BufferedRequest,
             _ => BodyType::ReceivedRequest,
@@ -315,7 +319,7 @@ impl Exchange {
     }
 }
 
-/// Said once: it is the same for all requests of a route, and nobody reads more.
+/// Logs a warning once: it is the same for all requests of a route.
 fn warn_of_route(cluster: &[u8]) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {

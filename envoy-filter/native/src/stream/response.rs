@@ -1,4 +1,4 @@
-//! The response's side of a stream.
+//! Response hooks of a stream.
 
 use sszip_core::cache::stale::Failure;
 use sszip_core::exchange::drive::{Driver, Step};
@@ -10,17 +10,19 @@ use crate::abi::{BodyType, HeaderType};
 use crate::envoy::{Head, Stream};
 use crate::{clock, pool};
 
-/// What a route may add, with the value `%UPSTREAM_PROTOCOL%`: of what the node speaks
-/// Envoy tells filters nothing by itself. It is not sent on.
+/// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since
+/// Envoy does not report the upstream's protocol to filters. The filter removes
+/// it.
 const PROTOCOL: &str = "sszip-upstream-protocol";
 
 impl Exchange {
-    /// The response's head.
+    /// Handles the response head.
     pub fn response_head(&mut self, stream: Stream, is_all: bool) -> Act {
         if let (None, State::Forwarded) = (self.local_reply, self.state) {
             self.ask_of_node(stream);
         }
-        // the node has the request: from here on it is for logs
+        // the upstream has the request: its headers only serve access logs from
+        // here on
         let own = std::mem::take(&mut self.own_fields);
         stream.edit(HeaderType::Request, &own);
         let mut head = stream.head(HeaderType::Response);
@@ -52,7 +54,7 @@ impl Exchange {
         let failure = self.local_reply.unwrap_or(Failure::Status(response.status));
         let step = match driver.node_head(response.clone(), failure, now) {
             Ok(false) => driver.response_head(response),
-            // a stored answer takes the place of the node's
+            // a stored response replaces the upstream's
             Ok(true) => {
                 replace_head(stream, &head, driver);
                 let head = stream.head(HeaderType::Response);
@@ -64,7 +66,8 @@ impl Exchange {
             return self.give_up();
         };
         match step {
-            // nothing is asked of the rest, and each piece of it would cost
+            // the driver does not need the rest, and each piece of it would
+            // cost time
             Step::Pass => {
                 self.edit_head(stream);
                 self.report(stream);
@@ -81,7 +84,7 @@ impl Exchange {
                 self.becomes(State::Streaming);
                 Act::Continue
             }
-            // a body is added to what had none
+            // a body is added to a response without one
             Step::Hold if is_all => self.end(stream, BodyType::BufferedResponse),
             Step::Hold => {
                 self.state = State::Holding;
@@ -91,8 +94,8 @@ impl Exchange {
         }
     }
 
-    /// The node has answered the request, and its head is what the router has made of it:
-    /// what there is to be asked of the node beside, and to be learnt of the router.
+    /// Starts probes of the node, and records the router's changes to the head,
+    /// after the node responded to the request.
     fn ask_of_node(&mut self, stream: Stream) {
         let (Some(background), Some(driver)) = (&self.background, &mut self.driver) else {
             return;
@@ -117,7 +120,7 @@ impl Exchange {
         }
     }
 
-    /// A piece of the response's body.
+    /// Handles a piece of the response body.
     pub fn response_body(&mut self, stream: Stream, is_last: bool) -> Act {
         let is_last = is_last || self.driver.is_some() && is_last_decompressed(stream);
         match self.state {
@@ -126,7 +129,7 @@ impl Exchange {
                 if let Some(driver) = &mut self.driver {
                     for piece in pieces.iter() {
                         see(driver, piece);
-                        // what it makes of that is its own
+                        // the step of an observed piece does not matter
                         let _ = driver.piece(piece);
                     }
                 }
@@ -174,7 +177,8 @@ impl Exchange {
         Act::Stop
     }
 
-    /// What was held, what came and was not taken, and from here on all as it comes.
+    /// Sends the buffered body and the pieces that were not accepted, and
+    /// passes the rest of the body unchanged.
     pub(super) fn send_then_pass(
         &mut self,
         stream: Stream,
@@ -191,14 +195,14 @@ impl Exchange {
         Act::Continue
     }
 
-    /// Envoy copies it.
+    /// Appends the driver's body to a buffer of Envoy, which copies it.
     pub(super) fn append_body(&mut self, stream: Stream, into: BodyType) {
         if let Some(driver) = &mut self.driver {
             driver.give_out(|piece| stream.append(into, piece));
         }
     }
 
-    /// The body has ended while its head is held, within the hook that says so.
+    /// Ends a body whose head is withheld, within the hook for its end.
     pub(super) fn end(&mut self, stream: Stream, into: BodyType) -> Act {
         let Some(driver) = &mut self.driver else {
             return Act::Continue;
@@ -214,7 +218,7 @@ impl Exchange {
         }
     }
 
-    /// What is to be sent of a body that has ended.
+    /// Sends the response of a body that has ended.
     pub(super) fn ended(&mut self, stream: Stream, step: Step, into: BodyType) -> Act {
         match step {
             Step::Send => {
@@ -237,13 +241,13 @@ impl Exchange {
         }
     }
 
-    /// The response's trailers: its body has ended without saying so.
+    /// Handles the response trailers, which end the body.
     pub fn response_trailers(&mut self, stream: Stream) -> Act {
         match self.state {
             State::Holding | State::Streaming => {
-                // the head has to go before what is added here
+                // the head has to be sent before bytes are added here
                 self.has_trailers = true;
-                // and must not go by a deadline, without that
+                // a deadline must not send it without them
                 self.is_timed = false;
                 self.scheduler(stream).commit(TRAILERS);
                 Act::Stop
@@ -276,7 +280,7 @@ impl Exchange {
     }
 }
 
-/// A response's head as the driver reads it.
+/// Reads a response head for the driver.
 pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
     let status = head.get(":status").and_then(number).unwrap_or_default();
     ResponseHead {
@@ -292,8 +296,10 @@ pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = F
     }
 }
 
-/// Envoy's decompressor adds trailers of its own to the last piece. With them that is not
-/// the last one any more, and a filter that waits for more of it is never told of them.
+/// Whether a piece is the last one, followed only by trailers of Envoy's
+/// decompressor. The decompressor adds them to the last piece, which is then
+/// not marked as the last; a filter that waits for more of the body is not
+/// called again.
 fn is_last_decompressed(stream: Stream) -> bool {
     let trailers = stream.head(HeaderType::ResponseTrailers);
     let is_its = |name: &[u8]| {
@@ -305,7 +311,7 @@ fn is_last_decompressed(stream: Stream) -> bool {
     found
 }
 
-/// The driver's whole head in place of the one that there is.
+/// Replaces the response head by the driver's head.
 fn replace_head(stream: Stream, head: &Head, driver: &Driver) {
     let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
     for name in names {
@@ -319,7 +325,7 @@ fn replace_head(stream: Stream, head: &Head, driver: &Driver) {
     }
 }
 
-/// A piece as the node sent it.
+/// Passes a piece of the upstream's body to the driver.
 pub(super) fn see(driver: &mut Driver, piece: &[u8]) {
     let job = driver.node_piece(Some(piece), piece.len() as u64, false, clock::monotonic());
     if let Some(job) = job {
@@ -327,8 +333,8 @@ pub(super) fn see(driver: &mut Driver, piece: &[u8]) {
     }
 }
 
-/// The body's end can be told from a break: always but with HTTP/1, where that may be the
-/// connection's end.
+/// Whether the end of the body is distinguishable from an abort. It is not in
+/// HTTP/1, if the body ends with the connection.
 pub fn is_delimited(head: &Head, is_all: bool) -> bool {
     let codings = head.get("transfer-encoding").unwrap_or_default();
     is_all

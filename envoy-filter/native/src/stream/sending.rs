@@ -1,4 +1,4 @@
-//! An answer of ours, as fast as its client takes it.
+//! Sends the filter's own response as fast as the client reads it.
 
 use std::cell::Cell;
 
@@ -7,19 +7,19 @@ use sszip_core::exchange::drive::Driver;
 use crate::envoy::Stream;
 use crate::pool;
 
-/// So much is given to Envoy at a time, in bytes. Shorter pieces go together.
+/// Maximum size of a piece for Envoy, in bytes. Shorter pieces are joined.
 const AT_ONCE: usize = 64 << 10;
 
-/// What is left of it to be sent.
+/// The rest of a response.
 pub struct Sending {
-    /// `None` only once this is dropped.
+    /// `None` only after a drop.
     driver: Option<Box<Driver>>,
-    /// Bytes of the body that Envoy has.
+    /// Number of bytes of the body that were passed to Envoy.
     sent: usize,
 }
 
 impl Sending {
-    /// Begins the answer that the driver has.
+    /// Sends the head of the driver's response.
     pub fn begin(driver: Box<Driver>, stream: Stream) -> Self {
         if let Some(exchange) = driver.exchange() {
             let is_all = exchange.body().all(<[u8]>::is_empty);
@@ -29,7 +29,7 @@ impl Sending {
         Self { driver, sent: 0 }
     }
 
-    /// Goes on until the client `is_behind`. What is left then.
+    /// Sends the body until the client `is_behind`, and returns the rest.
     pub fn go_on(mut self, stream: Stream, is_behind: &Cell<bool>) -> Option<Self> {
         (!self.is_sent(stream, is_behind)).then_some(self)
     }

@@ -1,4 +1,4 @@
-//! A response's body through the encoder, as it comes.
+//! Streaming compression of a response body.
 
 use sszip_core::exchange::drive::Driver;
 use sszip_core::gzip::stream::Flush;
@@ -8,12 +8,12 @@ use super::{Act, Exchange};
 use crate::abi::BodyType;
 use crate::envoy::Stream;
 
-/// What is sent at once of a stream. So much is flushed together: what that takes is
-/// then of no account.
+/// Size at which output is flushed and sent, in bytes: the cost of a flush is
+/// then negligible.
 const SENT_AT_ONCE: usize = 16 << 10;
 
 impl Exchange {
-    /// The next pieces through the encoder.
+    /// Compresses the pieces of a hook.
     pub(super) fn send(&mut self, stream: Stream, is_last: bool) -> Act {
         let pieces = stream.pieces(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
@@ -22,8 +22,9 @@ impl Exchange {
         self.stream_pieces(stream, pieces.iter(), pieces.len(), is_last)
     }
 
-    /// What Envoy is told to go on with can't be added to until more of the body
-    /// comes. So it is told only what was flushed, and the rest waits for a deadline.
+    /// Compresses pieces. Envoy accepts no more bytes after the stream
+    /// continues, until more of the body arrives: the stream therefore
+    /// continues only with flushed output, and the rest waits for a deadline.
     pub(super) fn stream_pieces<'a>(
         &mut self,
         stream: Stream,
@@ -64,7 +65,7 @@ impl Exchange {
         timer.is_some_and(|ms| ms == 0)
     }
 
-    /// Through the encoder, to what it has written. Whether it could.
+    /// Compresses a piece into `written`. Returns whether it could.
     pub(super) fn encode(&mut self, piece: &[u8], flush: Flush) -> bool {
         let Some(driver) = &mut self.driver else {
             return false;

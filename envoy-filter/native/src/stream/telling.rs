@@ -1,4 +1,4 @@
-//! A request that asks how it all goes, in place of one that goes to the node.
+//! Status requests: requests that are not forwarded.
 
 use std::sync::Arc;
 
@@ -14,11 +14,13 @@ use crate::envoy::Stream;
 use crate::wakes::Waiting;
 use crate::{clock, pool, status};
 
-/// Envoy's version is in its own `/server_info`.
+/// Name of the host on the status page; Envoy's version is in its own
+/// `/server_info`.
 const HOST: &str = "envoy";
 
 impl Exchange {
-    /// Tells it; again once the owner of the store has said its part, or its time is over.
+    /// Responds to a status request, again after the owner's reply or a
+    /// timeout.
     pub(super) fn tell_status(&mut self, stream: Stream) -> Act {
         let waiting = self.waiting.get_or_insert_with(Waiting::new);
         waiting.looks_up();
