@@ -1,8 +1,9 @@
-//! The proxy, as it is called from a sandbox (proxy-wasm 0.2.1, and two functions of
-//! WASI). The SDK's own functions end the sandbox where the proxy refuses something, and
-//! copy each field of a head; so only what it must know of is done through them.
+//! Bindings of the proxy's functions (proxy-wasm 0.2.1, and two functions of
+//! WASI). The SDK's own functions end the sandbox if the proxy reports an
+//! error, and copy each header; the filter uses them only for calls that the
+//! SDK must know of.
 
-#![allow(unsafe_code)] // every function of the proxy's is foreign
+#![allow(unsafe_code)] // the proxy's functions are foreign
 
 use std::ptr::null_mut;
 
@@ -100,14 +101,14 @@ const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 const REALTIME: u32 = 0;
 const MONOTONIC: u32 = 1;
-/// A side of a stream.
+/// Direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Request = 0,
     Response = 1,
 }
 
-/// How much a line of the log matters.
+/// Level of a log line.
 #[derive(Clone, Copy, Debug)]
 pub enum Level {
     Info = 2,
@@ -115,7 +116,7 @@ pub enum Level {
     Error = 4,
 }
 
-/// What is counted.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug)]
 pub enum Metric {
     Counter = 0,
@@ -123,46 +124,49 @@ pub enum Metric {
     Histogram = 2,
 }
 
-/// What the proxy has written into memory that it has asked the SDK for.
+/// Takes ownership of bytes that the proxy wrote into memory from the SDK's
+/// allocator.
 ///
 /// # Safety
-/// It has: so many bytes, which nobody else has.
+/// `bytes` is NULL or points at `length` bytes of the proxy's last result,
+/// which nothing else owns.
 unsafe fn taken(bytes: *mut u8, length: usize) -> Vec<u8> {
     match bytes.is_null() || length == 0 {
         true => Vec::new(),
-        // SAFETY: the function's contract; it was a box of so many bytes.
+        // SAFETY: the function's contract; the allocation has exactly this
+        // length.
         false => unsafe { Vec::from_raw_parts(bytes, length, length) },
     }
 }
 
-/// Puts a line into the proxy's log.
+/// Writes a line to the proxy's log.
 pub fn log(level: Level, text: &str) {
     let text = sszip_core::log::escaped(text);
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointer and the length are a string's.
     unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
 }
 
-/// Milliseconds of the machine's monotonic clock.
+/// Returns the milliseconds of the machine's monotonic clock.
 pub fn monotonic() -> u64 {
     time(MONOTONIC) / 1_000_000
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn wall() -> u64 {
     time(REALTIME) / 1_000_000_000
 }
 
 fn time(clock: u32) -> u64 {
     let mut time = 0;
-    // SAFETY: there is room for it.
+    // SAFETY: `time` points at memory of its type.
     unsafe { clock_time_get(clock, 0, &raw mut time) };
     time
 }
 
-/// A name that no other sandbox has, now or later.
+/// Returns a random name that no other sandbox has.
 pub fn name_of_its_own() -> String {
     let mut random = [0; 16];
-    // SAFETY: there is room for it.
+    // SAFETY: the pointer and the length are the array's.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
     format!("w-{:x}-{:x}", time(REALTIME), u128::from_ne_bytes(random))
 }
@@ -171,14 +175,15 @@ pub fn name_of_its_own() -> String {
 pub enum SharedValue {
     Present(Vec<u8>, u32),
     Absent,
-    /// The proxy has none.
+    /// The proxy does not support shared values.
     Unsupported,
 }
 
-/// The value that all sandboxes share under a key.
+/// Returns the value that all sandboxes share under a key.
 pub fn shared_value(key: &str) -> SharedValue {
     let (mut value, mut length, mut version) = (null_mut(), 0, 0);
-    // SAFETY: so many bytes are there, and there is room for what is written.
+    // SAFETY: the key is a string's, and the results point at memory of their
+    // types.
     let status = unsafe {
         proxy_get_shared_data(
             key.as_ptr(),
@@ -189,17 +194,18 @@ pub fn shared_value(key: &str) -> SharedValue {
         )
     };
     match status {
-        // SAFETY: the proxy has written it for this call.
+        // SAFETY: the proxy allocated the value for this call.
         OK => SharedValue::Present(unsafe { taken(value, length) }, version),
         NOT_FOUND => SharedValue::Absent,
         _ => SharedValue::Unsupported,
     }
 }
 
-/// Sets the value that all sandboxes share under a key. `Some(false)`: its version is not
-/// `version` (any but 0, if there was none). `None`: the proxy has no such values.
+/// Sets the value that all sandboxes share under a key. `Some(false)`: the
+/// value has another version than `version` (any version but 0 sets an absent
+/// value). `None`: the proxy does not support shared values.
 pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointers and the lengths are those of slices.
     let status = unsafe {
         proxy_set_shared_data(
             key.as_ptr(),
@@ -216,27 +222,29 @@ pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
     }
 }
 
-/// What is called next is of that context.
+/// Makes a context the effective one of the calls that follow.
 pub fn become_context(context: u32) -> bool {
-    // SAFETY: numbers.
+    // SAFETY: the argument is a number.
     unsafe { proxy_set_effective_context(context) == OK }
 }
 
-/// The context's root is called in so many milliseconds, and again; 0: no more.
+/// Schedules periodic calls of the context's root; 0: none.
 pub fn tick_in(milliseconds: u64) {
     let period = u32::try_from(milliseconds).unwrap_or(u32::MAX);
-    // SAFETY: numbers.
+    // SAFETY: the argument is a number.
     unsafe { proxy_set_tick_period_milliseconds(period) };
 }
 
-/// So many bytes of a buffer from its start; `None`: there is no memory for them. The
-/// proxy would have the SDK ask for it, which ends the sandbox where it is refused.
+/// Copies at most `most` bytes from the start of a buffer; `None`: memory is
+/// exhausted. The memory is tested first, because the proxy allocates through
+/// the SDK, which ends the sandbox if the allocation fails.
 pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
     if !memory::is_there(most) {
         return None;
     }
     let (mut bytes, mut length) = (null_mut(), 0);
-    // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+    // SAFETY: the results point at memory of their types; the proxy allocated
+    // the bytes for this call.
     unsafe {
         match proxy_get_buffer_bytes(kind, 0, most, &raw mut bytes, &raw mut length) {
             OK => Some(taken(bytes, length)),
@@ -245,27 +253,28 @@ pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// Puts bytes in the place of all that a buffer has. Whether there is one.
+/// Replaces all bytes of a buffer. Returns whether the buffer exists.
 pub fn replace_buffer(kind: BufferType, bytes: &[u8]) -> bool {
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointer and the length are a slice's.
     unsafe { proxy_set_buffer_bytes(kind, 0, usize::MAX, bytes.as_ptr(), bytes.len()) == OK }
 }
 
-/// Puts bytes before what a buffer has. Whether there is one.
+/// Inserts bytes at the start of a buffer. Returns whether the buffer exists.
 pub fn prepend(kind: BufferType, bytes: &[u8]) -> bool {
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointer and the length are a slice's.
     unsafe { proxy_set_buffer_bytes(kind, 0, 0, bytes.as_ptr(), bytes.len()) == OK }
 }
 
-/// The fields of a head, pseudo-header fields among them.
+/// Headers of a message, pseudo-headers included.
 #[derive(Debug, Default)]
 pub struct Head(Vec<u8>);
 
 impl Head {
-    /// One that the proxy has now; an empty one: it has none.
+    /// Copies the headers that the proxy has now; empty: it has none.
     pub fn of(kind: MapType) -> Self {
         let (mut pairs, mut length) = (null_mut(), 0);
-        // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+        // SAFETY: the results point at memory of their types; the proxy
+        // allocated the bytes for this call.
         unsafe {
             match proxy_get_header_map_pairs(kind, &raw mut pairs, &raw mut length) {
                 OK => Self(taken(pairs, length)),
@@ -274,32 +283,33 @@ impl Head {
         }
     }
 
-    /// Each field.
+    /// All headers.
     pub fn fields(&self) -> Fields<'_> {
         let (number, sizes) = number(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
         Fields { sizes, texts }
     }
 
-    /// Each field but those that are no fields of HTTP/1.1.
+    /// All headers except the pseudo-headers, which do not exist in HTTP/1.1.
     pub fn plain(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
 
-    /// The first of that name, in lower case.
+    /// Value of the first line of a header, whose name is in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
     }
 
-    /// The length of its body, if it says that.
+    /// Length of the body, if the head contains it.
     pub fn length(&self) -> Option<u64> {
         self.get("content-length").and_then(digits)
     }
 }
 
-/// See [`Head::fields`]. The proxy writes how many there are, how long each name and each
-/// value is, and then these, each with a zero behind it.
+/// Iterator of [`Head::fields`]. The proxy serializes the number of headers,
+/// the lengths of each name and value, and then the names and values, each
+/// followed by a zero.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     sizes: &'a [u8],
@@ -330,7 +340,7 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -352,17 +362,17 @@ fn written<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Vec<u8> {
     pairs
 }
 
-/// Changes a head.
+/// Applies edits to a head.
 pub fn edit(kind: MapType, edits: &[HeadEdit]) {
     for edit in edits {
         set(kind, &edit.name, edit.value.as_deref());
     }
 }
 
-/// Sets a field to one line, or removes it.
+/// Sets a header to one line, or removes it.
 pub fn set(kind: MapType, name: &str, value: Option<&[u8]>) {
     let (text, length) = (name.as_ptr(), name.len());
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointers and the lengths are those of slices.
     unsafe {
         match value {
             Some(value) => {
@@ -374,11 +384,13 @@ pub fn set(kind: MapType, name: &str, value: Option<&[u8]>) {
     };
 }
 
-/// What the proxy knows under a path, whose words are separated by zeros; empty: nothing.
+/// Returns the property of a path, whose segments are separated by zeros;
+/// empty: it has none.
 pub fn property(path: &str) -> Vec<u8> {
     let (mut value, mut length) = (null_mut(), 0);
     let (path, size) = (path.as_ptr(), path.len());
-    // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+    // SAFETY: the results point at memory of their types; the proxy allocated
+    // the bytes for this call.
     unsafe {
         match proxy_get_property(path, size, &raw mut value, &raw mut length) {
             OK => taken(value, length),
@@ -387,25 +399,27 @@ pub fn property(path: &str) -> Vec<u8> {
     }
 }
 
-/// Lets access logs know something.
+/// Sets a value that access logs show.
 pub fn note(name: &str, value: &[u8]) {
     let (path, size) = (name.as_ptr(), name.len());
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointers and the lengths are those of slices.
     unsafe { proxy_set_property(path, size, value.as_ptr(), value.len()) };
 }
 
-/// What stays with a request where the proxy begins a stream anew for it.
+/// Property that stays with a request when the proxy continues it in a new
+/// stream.
 pub const OF_REQUEST: &str = "sszip.request";
 
-/// Says so to the proxy: `DeclarePropertyArguments` of Envoy's, with the name (1), and the
-/// span (5), which is the client's request (1).
+/// Declares the property to the proxy: Envoy's `DeclarePropertyArguments` with
+/// the name (1) and the life span (5), which is the downstream request (1).
 pub fn declare_of_request() {
     const FUNCTION: &str = "declare_property";
     let mut arguments = vec![1 << 3 | 2, OF_REQUEST.len() as u8];
     arguments.extend_from_slice(OF_REQUEST.as_bytes());
     arguments.extend_from_slice(&[5 << 3, 1]);
     let (mut results, mut length) = (null_mut(), 0);
-    // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+    // SAFETY: the pointers and the lengths are those of slices; the proxy
+    // allocated the result for this call.
     unsafe {
         let done = proxy_call_foreign_function(
             FUNCTION.as_ptr(),
@@ -421,20 +435,20 @@ pub fn declare_of_request() {
     }
 }
 
-/// A stream that waited goes on, once this call is over.
+/// Resumes a stopped stream after this call.
 pub fn resume(side: Side) {
-    // SAFETY: numbers.
+    // SAFETY: the argument is a number.
     unsafe { proxy_continue_stream(side as u32) };
 }
 
-/// Breaks a stream off.
+/// Resets the stream.
 pub fn reset() {
-    // SAFETY: numbers.
+    // SAFETY: the argument is a number.
     unsafe { proxy_close_stream(Side::Response as u32) };
 }
 
-/// Answers in place of whatever else would, once this call is over. `details` is for
-/// access logs.
+/// Sends a local response after this call, in place of any other. `details` is
+/// for access logs.
 pub fn respond<'a>(
     status: u16,
     fields: impl Iterator<Item = Field<'a>> + Clone,
@@ -443,7 +457,7 @@ pub fn respond<'a>(
 ) {
     const NO_GRPC: i32 = -1;
     let pairs = written(fields);
-    // SAFETY: so many bytes are there.
+    // SAFETY: the pointers and the lengths are those of slices.
     unsafe {
         proxy_send_local_response(
             u32::from(status),
@@ -458,11 +472,12 @@ pub fn respond<'a>(
     };
 }
 
-/// A number for a metric; `None`: the proxy has none.
+/// Defines a metric and returns its id; `None`: the proxy refused.
 pub fn metric(kind: Metric, name: &str) -> Option<u32> {
     let mut metric = 0;
     let (text, length) = (name.as_ptr(), name.len());
-    // SAFETY: there is room for it.
+    // SAFETY: the name is a string's, and `metric` points at memory of its
+    // type.
     let defined = unsafe { proxy_define_metric(kind as u32, text, length, &raw mut metric) };
     (defined == OK).then_some(metric)
 }
@@ -471,21 +486,21 @@ pub fn metric(kind: Metric, name: &str) -> Option<u32> {
 pub fn count(metric: u32, by: u64) {
     let by = i64::try_from(by).unwrap_or(i64::MAX);
     if by > 0 {
-        // SAFETY: numbers.
+        // SAFETY: the arguments are numbers.
         unsafe { proxy_increment_metric(metric, by) };
     }
 }
 
-/// Adds to a gauge, or takes away from it.
+/// Adds a positive or negative number to a gauge.
 pub fn add(metric: u32, by: i64) {
     if by != 0 {
-        // SAFETY: numbers.
+        // SAFETY: the arguments are numbers.
         unsafe { proxy_increment_metric(metric, by) };
     }
 }
 
-/// Adds to a histogram.
+/// Records a value in a histogram.
 pub fn record(metric: u32, value: u64) {
-    // SAFETY: numbers.
+    // SAFETY: the arguments are numbers.
     unsafe { proxy_record_metric(metric, value) };
 }

@@ -1,5 +1,5 @@
-//! What a filter is configured to do: JSON, with the names of docs/directives.md without
-//! their prefix; and what a route says, which is under `sszip` in its metadata.
+//! Configuration of the filter: JSON with the names of docs/directives.md
+//! without their prefix. A route overrides it in its metadata, under `sszip`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,21 +17,23 @@ use sszip_core::config::{Config, Directives, Source};
 
 use crate::abi::{self, Level};
 
-/// Where a route says what is different: the text `config` of the object `sszip`.
+/// Property of a route's settings: the string `config` of the object `sszip`.
 const OF_ROUTE: &str = "xds\0route_metadata\0filter_metadata\0sszip\0config";
 
-/// As what the proxy gives it unchanged.
+/// Name of the configuration in errors; only this type is passed to the filter
+/// unchanged.
 const AS_TEXT: &str = "configuration (a google.protobuf.StringValue)";
 
-/// So many routes that say different things are remembered; with more, all are read anew.
+/// Maximum number of different route settings that are cached; above it, the
+/// cache is cleared.
 const MOST: usize = 1000;
 
-/// Of a request.
+/// Settings of a request.
 #[derive(Debug)]
 pub struct Settings {
-    /// The core's.
+    /// Settings of the core.
     pub core: Arc<Config>,
-    /// Requests purge.
+    /// Requests are purges.
     pub purges: bool,
 }
 
@@ -39,33 +41,34 @@ pub struct Settings {
 struct Said {
     directives: Directives,
     purges: Option<bool>,
-    /// What the operator should know of the settings, though they are allowed.
+    /// Warnings for the operator about accepted settings.
     warnings: Vec<String>,
 }
 
-/// Of a filter.
+/// Configuration of the filter.
 #[derive(Debug)]
 pub struct Filter {
     said: Said,
     sandbox: Sandbox,
     process: Process,
-    /// Where no route says anything.
+    /// Settings of requests whose route has none of its own.
     settings: Arc<Settings>,
-    /// By what they say; `None`: that is not allowed.
+    /// Settings of routes by their text; `None`: the text is invalid.
     routes: RefCell<HashMap<Vec<u8>, Option<Arc<Settings>>>>,
-    /// Of the nodes of each cluster.
+    /// Node capabilities of each cluster.
     learnt: RefCell<HashMap<Vec<u8>, Learnt>>,
 }
 
 impl Filter {
-    /// Reads it, and what the operator should know of it all the same.
+    /// Parses and validates the configuration, and returns warnings for the
+    /// operator.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], process: &Process) -> Result<(Self, Vec<String>), String> {
         let mut sandbox = Sandbox::default();
         let mut said = Said::read(AS_TEXT, json, Some(&mut sandbox))?;
-        // who has configured a filter wants it
+        // a configured filter is enabled by default
         let mut on = Said::default();
         on.set("enable", &["on".into()], None)?;
         said.inherit(&on);
@@ -99,28 +102,28 @@ impl Filter {
         Ok((filter, warnings))
     }
 
-    /// The cluster by which the owner of a store is reached.
+    /// Cluster through which the filter reaches the owner.
     pub fn owner(&self) -> Option<&str> {
         self.sandbox.owner()
     }
 
-    /// For how long a look-up is waited for, in milliseconds.
+    /// Time for which a lookup waits for the owner, in milliseconds.
     pub fn lookup_timeout(&self) -> u64 {
         self.sandbox.lookup_timeout()
     }
 
-    /// How much the proxy keeps of a body, in bytes.
+    /// Buffer limit of the proxy for a body, in bytes.
     pub fn buffer_limit(&self) -> u64 {
         self.sandbox.buffer_limit()
     }
 
-    /// What was learnt of the nodes of a cluster.
+    /// Returns the node capabilities of a cluster.
     pub fn learnt(&self, cluster: Vec<u8>) -> Learnt {
         self.learnt.borrow_mut().entry(cluster).or_default().clone()
     }
 
-    /// The settings of the request whose context this is; `None`: its route says what is
-    /// not allowed.
+    /// Returns the settings of the request of the present context; `None`: its
+    /// route's settings are invalid.
     pub fn of_request(&self) -> Option<Arc<Settings>> {
         let json = abi::property(OF_ROUTE);
         if json.is_empty() {
@@ -156,7 +159,7 @@ impl Filter {
     }
 }
 
-/// There is nowhere to keep anything.
+/// Error of a configuration that caches without a store.
 const NO_STORE: &str = "\"cache\" needs a \"cache_owner\": \"cluster:NAME\" in the filter's \
     configuration: answers are stored by sszip-cached";
 
@@ -168,7 +171,8 @@ impl Settings {
 }
 
 impl Said {
-    /// What is the filter's goes into `sandbox`, or is refused.
+    /// Parses settings. Settings of the filter are added to `sandbox`, or
+    /// rejected without one.
     fn read(what: &str, json: &[u8], mut sandbox: Option<&mut Sandbox>) -> Result<Self, String> {
         let mut said = Self::default();
         for (name, values) in json::settings(what, json)? {
@@ -207,7 +211,7 @@ impl Said {
         }
     }
 
-    /// Takes from the filter what the route does not say.
+    /// Inherits missing settings from the filter.
     fn inherit(&mut self, outer: &Self) {
         self.directives.inherit(&outer.directives);
         self.purges = self.purges.or(outer.purges);

@@ -1,4 +1,4 @@
-//! Floors of heads, which all sandboxes of a proxy share: values that the proxy keeps, since
+//! Tip floors that all sandboxes of a proxy share as values of the proxy, since
 //! sandboxes share no memory.
 
 use sszip_core::cache::tip_floor::{Row, SharedFloors};
@@ -6,13 +6,15 @@ use sszip_core::cache::Namespace;
 
 use crate::abi::{self, SharedValue};
 
-/// How often a change is tried that another sandbox was faster than.
+/// Maximum number of attempts to change a value that other sandboxes change at
+/// the same time.
 const TRIES: u32 = 1000;
 
-/// No value has this version, so that only a value that is absent is set with it.
+/// Version that no value has: a change with this version succeeds only if the
+/// value is absent.
 const OF_NO_VALUE: u32 = u32::MAX;
 
-/// Floors as values of the proxy.
+/// Tip floors as shared values of the proxy.
 #[derive(Debug)]
 pub struct ProxyFloors;
 
@@ -50,7 +52,7 @@ fn key(namespace: &Namespace) -> String {
     format!("sszip.heads.{}", digits.collect::<String>())
 }
 
-/// Numbers that are missing, or set by somebody else, are zeros.
+/// Parses a value. Missing or malformed numbers are zeros.
 fn row(value: &[u8]) -> Row {
     let mut row = Row::default();
     for (number, bytes) in row.iter_mut().zip(value.chunks_exact(8)) {

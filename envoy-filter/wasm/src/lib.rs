@@ -1,9 +1,9 @@
-//! sszip as a proxy-wasm filter: the core in a sandbox, of which every worker of Envoy
-//! has one of its own.
+//! sszip as a proxy-wasm filter: the core in a sandbox. Every worker of Envoy
+//! has a sandbox of its own.
 //!
-//! The SDK calls; what comes of a call is done by the core's driver, which decides. A
-//! sandbox has one thread and no timers but its root's, waits for nothing, and reaches a
-//! store by requests that its proxy makes for it.
+//! The SDK calls the filter, and the core's driver decides. A sandbox has one
+//! thread and one timer, which belongs to its root; it never blocks, and
+//! reaches the owner by callouts of the proxy.
 
 mod abi;
 mod config;
@@ -21,7 +21,7 @@ use proxy_wasm::types::{Action, ContextType};
 use root::Root;
 use stream::Handle;
 
-#[allow(missing_docs)] // the SDK's
+#[allow(missing_docs)] // the SDK generates it
 mod start {
     proxy_wasm::main! {{
         proxy_wasm::set_root_context(|id| Box::new(crate::root::Handle::new(id)));

@@ -1,5 +1,5 @@
-//! Counters and the like, by the proxy's numbers. What they are, and when they count, the
-//! core says (`sszip_core::metrics`).
+//! Metrics by the proxy's ids. The core defines them and their conditions
+//! (`sszip_core::metrics`).
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use sszip_core::metrics::{self, Tally, GAUGES, HISTOGRAMS};
 
 use crate::abi::{self, Metric};
 
-/// Those of a filter, each known to the proxy once there is something to say of it.
+/// Metrics of a filter. Each one is defined in the proxy when it is first used.
 #[derive(Debug, Default)]
 pub struct Metrics(RefCell<Known>);
 
@@ -17,12 +17,13 @@ struct Known {
     counters: Vec<Option<u32>>,
     histograms: [Option<u32>; HISTOGRAMS.len()],
     gauges: [Option<u32>; GAUGES.len()],
-    /// As they were shown last: each sandbox adds to what all of them have.
+    /// Values of the gauges at the last update: each sandbox adds its changes
+    /// to the sum of all.
     shown: [u64; GAUGES.len()],
 }
 
 impl Metrics {
-    /// What an exchange comes to.
+    /// Counts a finished exchange.
     pub fn count(&self, tally: &Tally) {
         let known = &mut *self.0.borrow_mut();
         if known.names.is_empty() {
@@ -46,7 +47,7 @@ impl Metrics {
         }
     }
 
-    /// What there is now.
+    /// Updates the gauges to their present values.
     pub fn show(&self, now: &[u64]) {
         let known = &mut *self.0.borrow_mut();
         let gauges = known.gauges.iter_mut().zip(GAUGES);

@@ -1,5 +1,5 @@
-//! What is asked of nodes without a client that waits: what their chain is like. The
-//! root asks, by a GET beside the path that a request went to, once that is answered.
+//! Probes of nodes, for which no client waits. The root sends each one as a GET
+//! to a path derived from a request's, after that request's response.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,18 +13,18 @@ use sszip_core::exchange::drive::{Driver, Step};
 use crate::abi::{self, Head};
 use crate::stream::response;
 
-/// So many at a time: who comes beyond them does without, and what it wanted is wanted
-/// again.
+/// Maximum number of probes at a time. Further ones are dropped; their cause
+/// requests them again.
 const MOST: usize = 16;
 
-/// One that says nothing else is awaited for so long, in milliseconds.
+/// Default timeout of a probe, in milliseconds.
 const PATIENCE: u64 = 60_000;
 
-/// Those of a root.
+/// Probes of a root.
 #[derive(Debug, Default)]
 pub struct Questions {
     waiting: RefCell<Vec<Question>>,
-    /// By the proxy's numbers.
+    /// Probes in flight, by the proxy's tokens.
     asked: RefCell<HashMap<u32, Driver>>,
 }
 
@@ -36,12 +36,12 @@ struct Question {
 }
 
 impl Questions {
-    /// Whether one more may be asked.
+    /// Whether another probe may be sent.
     pub fn has_room(&self) -> bool {
         self.waiting.borrow().len() + self.asked.borrow().len() < MOST
     }
 
-    /// Leaves one to be asked: `head` is that of the request, as it went to the node.
+    /// Enqueues a probe. `head` is the head of the upstream request.
     pub fn leave(&self, driver: Driver, cluster: Vec<u8>, head: &Head) {
         let path = head.get(":path").unwrap_or_default();
         let path = driver.path_of_inquiry(path).map(String::from_utf8);
@@ -78,12 +78,12 @@ impl Questions {
         });
     }
 
-    /// Whether there are some to be asked.
+    /// Whether probes are enqueued.
     pub fn wait(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
-    /// Asks all of them, in the name of the root, which is called.
+    /// Sends all enqueued probes. The root must be the effective context.
     pub fn ask(&self) {
         for question in self.waiting.take() {
             let fields = question.fields.iter();
@@ -97,7 +97,8 @@ impl Questions {
         }
     }
 
-    /// What came of one; no fields: nothing. `false`: it is none of these.
+    /// Handles the response to a probe; no fields: it failed. `false`: the
+    /// token is not a probe's.
     pub fn answered(&self, token: u32, fields: usize, length: usize) -> bool {
         let asked = self.asked.borrow_mut().remove(&token);
         let Some(mut driver) = asked else {
@@ -121,7 +122,7 @@ fn hear(driver: &mut Driver, length: usize) {
     }
     let body = abi::buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
     if body.len() == length && driver.piece(&body).is_ok() {
-        // it is stored nowhere, but heeded
+        // the response is not stored, but its facts are recorded
         drop(driver.sent(now));
     }
 }

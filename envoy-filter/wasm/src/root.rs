@@ -1,4 +1,4 @@
-//! What the streams of a filter share, in one sandbox.
+//! State that all streams of a filter share in one sandbox.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -19,49 +19,51 @@ use crate::store::Store;
 use crate::stream::{self, Exchange};
 use crate::timers::{Due, Timers};
 
-/// Gauges say what was so at most that long ago, in milliseconds.
+/// Maximum age of the gauges, in milliseconds.
 const SHOWN_EVERY: u64 = 1000;
 
-/// So many streams go on within one call, of the timer or of an answer. The proxy does what
-/// it is told of other streams than the one that it calls about after the call, each within
-/// the one before: with some two hundred there is no stack left, and the sandbox fails.
+/// Maximum number of streams that are resumed within one call of the timer or
+/// of a response. The proxy performs actions on streams other than the called
+/// one after the call, each nested in the previous one: with about two hundred
+/// the stack overflows, and the sandbox fails.
 const MOST_AT_ONCE: u32 = 32;
 
-/// As the SDK knows it.
+/// The root context as the SDK calls it.
 pub struct Handle(pub Rc<Root>);
 
-/// Of a filter that is configured.
+/// State of a configured filter.
 #[derive(Debug)]
 pub struct Root {
-    /// Its context.
+    /// Context id of the root.
     pub id: u32,
-    /// What its exchanges share.
+    /// State of the process, shared by its exchanges.
     pub process: Process,
     filter: OnceCell<Filter>,
     store: OnceCell<Store>,
-    /// What is asked of nodes.
+    /// Probes of nodes.
     pub questions: Questions,
-    /// Those that may be woken, or have a deadline, by their contexts.
+    /// Streams that may be woken or have a deadline, by context id.
     streams: RefCell<HashMap<u32, Weak<RefCell<Exchange>>>>,
     woken: Arc<Queue>,
     event_loop: EventLoop,
     timers: RefCell<Timers>,
-    /// When it will be called for the calls, in milliseconds of the monotonic clock.
+    /// Time at which the root sends the enqueued callouts, in milliseconds of
+    /// the monotonic clock.
     calls_at: Cell<u64>,
-    /// The context that the SDK has called: it is what the SDK gives answers to.
+    /// Context that the SDK called last: it receives the responses to callouts.
     called: Cell<u32>,
-    /// The stream of which a hook runs: it goes on when that returns.
+    /// Stream whose hook runs: it is resumed when the hook returns.
     hooked: Cell<Option<u32>>,
-    /// How many may still go on before the next such call.
+    /// Number of streams that may still be resumed before the next such call.
     room: Cell<u32>,
-    /// Some wait for that call.
+    /// Streams wait for the next such call.
     is_put_off: Cell<bool>,
-    /// Of what its requests come to.
+    /// Metrics of the filter's requests.
     pub metrics: Metrics,
 }
 
 impl Handle {
-    /// Of a context.
+    /// Creates the state of a root context.
     pub fn new(id: u32) -> Self {
         let process = Process::default();
         let woken = Arc::<Queue>::default();
@@ -89,7 +91,7 @@ impl Handle {
 }
 
 impl Root {
-    /// Reads the configuration. Whether it is right.
+    /// Reads the configuration. Returns whether it is valid.
     pub fn configure(root: &Rc<Self>, length: usize) -> bool {
         let json = abi::buffer(BufferType::PluginConfiguration, length).unwrap_or_default();
         match Filter::new(&json, &root.process) {
@@ -114,22 +116,22 @@ impl Root {
         }
     }
 
-    /// What it is configured to do, unless that was refused.
+    /// Configuration of the filter, unless it was rejected.
     pub fn filter(&self) -> Option<&Filter> {
         self.filter.get()
     }
 
-    /// By which a stream is woken.
+    /// Returns the waiter of a stream.
     pub fn waiter(&self, stream: u32) -> Waiter {
         self.event_loop.waiter(stream as usize)
     }
 
-    /// A stream may be woken from here on.
+    /// Adds a stream, which may be woken from here on.
     pub fn knows(&self, id: u32, stream: &Rc<RefCell<Exchange>>) {
         self.streams.borrow_mut().insert(id, Rc::downgrade(stream));
     }
 
-    /// It has ended.
+    /// Removes a stream that has ended.
     pub fn forget(&self, id: u32) {
         self.streams.borrow_mut().remove(&id);
         if let Some(store) = self.store.get() {
@@ -137,14 +139,14 @@ impl Root {
         }
     }
 
-    /// Has something done in so many milliseconds.
+    /// Sets a timer that is due after `milliseconds`.
     pub fn set_timer(&self, what: Due, milliseconds: u64) {
         self.timers
             .borrow_mut()
             .set(what, milliseconds, abi::monotonic());
     }
 
-    /// Runs a job that comes of an answer, here and now.
+    /// Runs and stores a job of a response at once.
     pub fn run(&self, job: Option<Job>) {
         if let Some(mut job) = job {
             job.run();
@@ -152,14 +154,15 @@ impl Root {
         }
     }
 
-    /// A context is called, and its hook runs if it is a stream that waits for what it says.
+    /// Records the called context, and whether the call is a hook whose result
+    /// resumes the stream.
     pub fn calls(&self, context: u32, is_hook: bool) {
         self.called.set(context);
         self.hooked.set(is_hook.then_some(context));
     }
 
-    /// Asks the owner of the store for what a stream has asked of it, in its name. It is
-    /// asked soon, by the root, where another context is called.
+    /// Sends the owner requests of a stream in its own name. If another context
+    /// was called, the root sends them soon.
     pub fn call(&self, stream: u32) {
         let Some(store) = self.store.get() else {
             return;
@@ -170,7 +173,8 @@ impl Root {
         }
     }
 
-    /// Asks the owner, and nodes, for what is asked in nobody's name. It is called.
+    /// Sends the owner requests of no particular stream, and the probes. The
+    /// root must be the effective context.
     fn ask(&self) {
         if let Some(store) = self.store.get() {
             store.call(self.id, &self.process);
@@ -178,14 +182,14 @@ impl Root {
         self.questions.ask();
     }
 
-    /// Something may be asked of it that nobody waits for.
+    /// Schedules the owner requests that no stream waits for.
     pub fn stir(&self) {
         if let Some(store) = self.store.get() {
             store.stir();
         }
     }
 
-    /// A call was answered, or was not.
+    /// Handles the response to a callout, or its failure.
     pub fn answered(&self, token: u32, fields: usize, length: usize) {
         if self.questions.answered(token, fields, length) {
             return;
@@ -193,13 +197,14 @@ impl Root {
         let Some(store) = self.store.get() else {
             return;
         };
-        // what has come over a connection comes within no other call
+        // a response that arrived over a connection is not nested in another
+        // call
         if store.answered(token, fields, length, &self.process) {
             self.room.set(MOST_AT_ONCE);
         }
     }
 
-    /// Its timer.
+    /// Handles the root's timer.
     pub fn ticked(&self) {
         self.calls(self.id, false);
         self.room.set(MOST_AT_ONCE);
@@ -224,7 +229,7 @@ impl Root {
                     self.set_timer(Due::Gauges, SHOWN_EVERY);
                 }
                 Some(Due::Forgotten) => stream::redirect::forget(),
-                // below, after this call
+                // these streams are resumed below, after this call
                 Some(Due::Woken) => {}
                 None => break,
             }
@@ -233,24 +238,25 @@ impl Root {
         self.timers.borrow_mut().begin(now);
     }
 
-    /// The sandbox ends, after its last stream: it takes its part of the gauges with it, which
-    /// those of all workers share.
+    /// Removes the sandbox's share from the gauges, which are sums over all
+    /// workers, when it ends after its last stream.
     pub fn show_nothing(&self) {
         self.metrics.show(&[0; GAUGES.len()]);
     }
 
-    /// A stream that is there, in its own context.
+    /// Calls `what` for an existing stream, in its own context.
     fn of(&self, id: u32, what: impl FnOnce(&mut Exchange)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
-            // it is in use by nobody: each call is of one stream
+            // the exchange is not in use: each call concerns one stream
             if let (true, Ok(mut exchange)) = (abi::become_context(id), exchange.try_borrow_mut()) {
                 what(&mut exchange);
             }
         }
     }
 
-    /// Whether one more may go on now; the others do by the timer.
+    /// Whether one more stream may be resumed now; the others are resumed by
+    /// the timer.
     fn takes_room(&self) -> bool {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
@@ -260,7 +266,7 @@ impl Root {
         room > 0
     }
 
-    /// Who was woken and may go on now.
+    /// Returns the next woken stream that may be resumed now.
     fn next_woken(&self) -> Option<u32> {
         match self.takes_room() {
             true => match self.woken.next() {
@@ -274,19 +280,19 @@ impl Root {
         }
     }
 
-    /// Logs what was found out by answers.
+    /// Logs the pending lines about verified hits.
     pub fn log_lines(&self) {
         while let Some(line) = self.process.shared.verified.take_line() {
             abi::log(Level::Error, &line);
         }
     }
 
-    /// After each call: those go on who were woken, and what was asked for is asked of
-    /// the store, soon. `context` is the one that was called.
+    /// Ends a call: resumes the woken streams, and schedules the owner requests
+    /// that are due. `context` is the called one.
     pub fn settle(&self, context: u32) {
         self.wake(context);
         self.hooked.set(None);
-        // what many ask for is asked for at each answer, and not a timer later
+        // requests of many streams are sent at each response, not a timer later
         if context == self.id && self.is_to_ask() {
             self.ask();
             self.wake(context);
@@ -304,12 +310,12 @@ impl Root {
         }
     }
 
-    /// Whether something is to be asked in nobody's name.
+    /// Whether requests of no particular stream are to be sent.
     fn is_to_ask(&self) -> bool {
         self.store.get().is_some_and(Store::waits) || self.questions.wait()
     }
 
-    /// Has the root called when something is to be asked, or given up.
+    /// Sets the timer for callouts that are due, or that time out.
     fn plan(&self) {
         let after = match self.is_to_ask() {
             true => Some(1),

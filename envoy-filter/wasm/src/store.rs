@@ -1,5 +1,5 @@
-//! The way to the owner of the store: requests that the proxy makes, to a cluster whose
-//! endpoint is the owner's socket. What is asked, and what comes of it, is the core's.
+//! Callouts to the owner, through a cluster whose endpoint is the owner's
+//! socket. The core decides about requests and replies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,19 +18,21 @@ use sszip_core::cache::tip_floor::Floors;
 use crate::abi::{self, digits, Head, Level};
 use crate::floors::ProxyFloors;
 
-/// Of a filter.
+/// Callouts of a filter to the owner.
 #[derive(Debug)]
 pub struct Store {
     cluster: String,
     calls: Arc<Calls>,
-    /// What was asked, by the proxy's numbers, and in whose name.
+    /// Callouts in flight by the proxy's tokens, with the context that sent
+    /// them.
     under_way: RefCell<HashMap<u32, (Ticket, u32)>>,
-    /// There is more to be asked than was.
+    /// More callouts are due than were sent.
     waits: Cell<bool>,
 }
 
 impl Store {
-    /// By this cluster; look-ups are waited for up to `deadline` milliseconds.
+    /// Joins the process to the owner behind this cluster; lookups wait up to
+    /// `deadline` milliseconds.
     pub fn new(cluster: &str, deadline: u64, process: &Process) -> Self {
         let bounds = Bounds {
             deadline,
@@ -48,7 +50,8 @@ impl Store {
         }
     }
 
-    /// Asks all that is to be asked, in the name of the root, which is called.
+    /// Sends all callouts that are due, in the name of the root, which must be
+    /// the effective context.
     pub fn call(&self, root: u32, process: &Process) {
         self.waits.set(false);
         while let Some(call) = self.calls.next(&process.shared, abi::monotonic()) {
@@ -57,8 +60,9 @@ impl Store {
         self.tell();
     }
 
-    /// Asks what a stream waits for, in its name. It is called, and what it has asked ends
-    /// with it: so nothing is asked there that only others wait for.
+    /// Sends the callouts that a stream waits for, in its own name. The stream
+    /// must be the called context, and its callouts end with it: requests that
+    /// only other streams wait for are not sent here.
     pub fn call_own(&self, stream: u32, waiter: Waiter, process: &Process) {
         while let Some(call) = self
             .calls
@@ -77,7 +81,7 @@ impl Store {
             None => {
                 let now = abi::monotonic();
                 self.calls.not_made(&process.shared, call.ticket, now);
-                // the root says so
+                // the root logs the failure
                 self.waits.set(true);
             }
         }
@@ -99,8 +103,9 @@ impl Store {
         dispatch_http_call(&self.cluster, fields, body.as_deref(), Vec::new(), timeout).ok()
     }
 
-    /// What came of it; no fields: nothing. Whether that came from an owner, and is not what
-    /// the proxy says itself, perhaps within another call.
+    /// Handles the response to a callout; no fields: it failed. Returns whether
+    /// the response is an owner's, and not a local reply of the proxy, which
+    /// may be nested in another call.
     pub fn answered(&self, token: u32, fields: usize, length: usize, process: &Process) -> bool {
         let asked = self.under_way.borrow_mut().remove(&token);
         let Some((ticket, _)) = asked else {
@@ -120,7 +125,8 @@ impl Store {
         is_of_owner
     }
 
-    /// The context has ended, and with it the proxy ends what it has asked.
+    /// Ends the callouts of a context, which the proxy cancels when the context
+    /// ends.
     pub fn forget(&self, context: u32, process: &Process) {
         let mut under_way = self.under_way.borrow_mut();
         if under_way.is_empty() {
@@ -136,18 +142,18 @@ impl Store {
         }
     }
 
-    /// Something may be asked that nobody asks yet.
+    /// Schedules the callouts that no stream sends.
     pub fn stir(&self) {
         self.calls.disown();
         self.waits.set(true);
     }
 
-    /// Whether there is more to be asked.
+    /// Whether more callouts are due.
     pub fn waits(&self) -> bool {
         self.waits.get()
     }
 
-    /// In how many milliseconds it is to be asked again, whatever comes.
+    /// Returns the milliseconds after which callouts are due at the latest.
     pub fn next_tick(&self) -> Option<u64> {
         self.calls.next_tick(abi::monotonic())
     }
@@ -168,7 +174,7 @@ impl Store {
     }
 }
 
-/// What the proxy answers itself where it finds nobody at the owner's address.
+/// Whether the proxy itself responded because no owner is reachable.
 fn is_nobody_there(answer: &Answer) -> bool {
     let says = |what: &[u8]| answer.body.windows(what.len()).any(|it| it == what);
     answer.status == 503
@@ -176,7 +182,8 @@ fn is_nobody_there(answer: &Answer) -> bool {
         && (says(b"connection failure") || says(b"no healthy upstream"))
 }
 
-/// What the proxy has now got; `None`: none of an owner's.
+/// Reads the response that the proxy has received; `None`: it is not an
+/// owner's.
 fn answer(length: usize) -> Option<Answer> {
     let head = Head::of(MapType::HttpCallResponseHeaders);
     let mut answer = Answer {
@@ -188,6 +195,6 @@ fn answer(length: usize) -> Option<Answer> {
         answer.field(name, value).ok()?;
     }
     answer.body = abi::buffer(BufferType::HttpCallResponseBody, length)?;
-    // it was cut off
+    // `None` if the body is truncated
     (answer.body.len() == length).then_some(answer)
 }

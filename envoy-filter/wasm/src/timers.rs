@@ -1,37 +1,39 @@
-//! Deadlines. A sandbox has one timer, its root's, which is set to the first of them.
+//! Deadlines. A sandbox has one timer, its root's, which is set to the first
+//! deadline.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::abi;
 
-/// What is to be done then.
+/// Action that is due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
-    /// Calls are to be made, or given up.
+    /// Callouts are sent, or time out.
     Calls,
-    /// A stream, by its context, has its deadline of that number.
+    /// The deadline of that number of a stream, named by its context.
     Stream(u32, u64),
-    /// Streams that were woken are to go on.
+    /// Woken streams are resumed.
     Woken,
-    /// The gauges are shown.
+    /// The gauges are updated.
     Gauges,
-    /// A stream that has ended does not go on as another one.
+    /// A driver that no new stream has continued is dropped.
     Forgotten,
 }
 
-/// Those of a root.
+/// Deadlines of a root.
 #[derive(Debug, Default)]
 pub struct Timers {
-    /// The first one first, in milliseconds of the monotonic clock.
+    /// Deadlines in milliseconds of the monotonic clock, the first one at the
+    /// top.
     due: BinaryHeap<Reverse<(u64, Due)>>,
-    /// When the root is called; 0: it is not.
+    /// Time at which the root is called; 0: never.
     at: u64,
 }
 
 impl Timers {
-    /// In so many milliseconds, 1 at least. Within a call of the root's, or of one of its
-    /// streams.
+    /// Sets a deadline, at least 1 millisecond ahead. Within a call of the root
+    /// or of one of its streams.
     pub fn set(&mut self, what: Due, milliseconds: u64, now: u64) {
         let at = now.saturating_add(milliseconds.max(1));
         self.due.push(Reverse((at, what)));
@@ -40,7 +42,7 @@ impl Timers {
         }
     }
 
-    /// The next one whose time has come.
+    /// Removes and returns the next deadline that has passed.
     pub fn next(&mut self, now: u64) -> Option<Due> {
         let Reverse((at, _)) = self.due.peek()?;
         if *at > now {
@@ -49,7 +51,7 @@ impl Timers {
         self.due.pop().map(|Reverse((_, what))| what)
     }
 
-    /// Has the root called when the first one is due, if there is one.
+    /// Sets the root's timer to the first deadline, if there is one.
     pub fn begin(&mut self, now: u64) {
         let first = self.due.peek().map(|Reverse((at, _))| *at);
         self.at = first.unwrap_or(0);

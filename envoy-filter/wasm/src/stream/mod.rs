@@ -1,5 +1,5 @@
-//! A stream: what the proxy says of it goes to the core's driver, and what that says is
-//! done. Nothing is decided here.
+//! The exchange of one stream: passes the proxy's calls to the core's driver,
+//! and executes the driver's steps. It makes no decisions.
 
 mod pieces;
 mod purge;
@@ -20,44 +20,44 @@ use crate::abi::{self, Head, Side};
 use crate::root::Root;
 use crate::timers::Due;
 
-/// What comes of what the proxy says.
+/// Action that a call of the proxy leads to.
 pub enum Act {
-    /// The stream goes on.
+    /// Continue the stream.
     Continue,
-    /// It waits, for more of it or for something else to happen.
+    /// Stop the stream until more of it arrives or another event occurs.
     Stop,
-    /// The driver's answer, in place of whatever else would come.
+    /// Send the driver's response in place of any other.
     Respond,
-    /// A 502, since there is nothing to send.
+    /// Respond with 502, since there is no response to send.
     Fail(Lack),
-    /// What was begun is broken off.
+    /// Reset the stream, because its response cannot be completed.
     Reset,
 }
 
-/// How far a stream has come.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is nothing to be done for it.
+    /// The exchange takes no part in the stream.
     Passing,
-    /// The request's body is awaited.
+    /// The request body is being buffered.
     Reading,
-    /// What it asks for is looked up, or fetched by another one.
+    /// A lookup is in progress, or another request fetches the response.
     Waiting,
-    /// What it purges is purged.
+    /// A purge is in progress.
     Purging,
-    /// The response's head is awaited.
+    /// The request was forwarded, and the response head is awaited.
     Forwarded,
-    /// The driver's answer goes out.
+    /// The driver's response is being sent.
     Responding,
-    /// The response's body is shown, and goes on.
+    /// The response body is passed on, and observed if the driver needs it.
     Showing,
-    /// The response's head is held, and the body is the driver's.
+    /// The response head is withheld, and the body is buffered in the driver.
     Holding,
-    /// The response's body goes through the encoder.
+    /// The response body passes through the encoder.
     Streaming,
 }
 
-/// As the SDK knows it.
+/// A stream context as the SDK calls it.
 pub struct Handle {
     pub id: u32,
     pub root: Rc<Root>,
@@ -71,36 +71,37 @@ pub struct Exchange {
     root: Rc<Root>,
     state: State,
     driver: Option<Driver>,
-    /// Of the last deadline.
+    /// Number of the last deadline.
     timer: u64,
-    /// It counts, and has not come.
+    /// The deadline is set and has not passed.
     is_timed: bool,
-    /// The request's body came so far.
+    /// Number of bytes of the request body that have arrived.
     body_length: usize,
-    /// What has come of one that does not say how long it is: beside a long piece the
-    /// proxy would refuse to keep it.
+    /// Pieces of a request body of unknown length: together with a long piece
+    /// they would exceed the proxy's buffer limit.
     taken: Pieces,
-    /// What follows that, and goes on with the next piece.
+    /// Piece that follows them, and is forwarded with the next one.
     rest: Vec<u8>,
-    /// The proxy keeps what is put into the response's body: no more than its limit.
+    /// The proxy buffers the response body, up to its limit.
     is_kept: bool,
-    /// The response has gone on by a deadline. The proxy would keep what it is told to go
-    /// on with from here on, so that all of it goes by deadlines.
+    /// A deadline has resumed the response. From here on the proxy would buffer
+    /// the bytes it is told to continue with, so that all of them are sent by
+    /// deadlines.
     is_paced: bool,
-    /// What waits for the next of them.
+    /// Bytes that wait for the next of these deadlines.
     paced: Vec<u8>,
-    /// What is to be asked of the node beside.
+    /// Probes to send to the node.
     questions: Vec<Driver>,
-    /// There is a body of the response, into whose place something can be put.
+    /// The response has a body, whose bytes can be replaced.
     has_body: bool,
-    /// The response has no more.
+    /// The response is complete.
     is_whole: bool,
-    /// The driver wants to see it, though it goes on as it is.
+    /// The driver observes the body, which is sent unchanged.
     is_shown: bool,
 }
 
 impl Handle {
-    /// Of a context.
+    /// Creates the exchange of a stream context.
     pub fn new(id: u32, root: &Rc<Root>) -> Self {
         let exchange = Exchange {
             id,
@@ -126,7 +127,7 @@ impl Handle {
         Self { id, root, exchange }
     }
 
-    /// Something happens to it.
+    /// Runs a hook of the stream.
     pub fn hook(&mut self, what: impl FnOnce(&mut Exchange) -> Act) -> Action {
         self.root.calls(self.id, true);
         let action = {
@@ -138,7 +139,7 @@ impl Handle {
         action
     }
 
-    /// It is over, and about to be put into logs.
+    /// Reports a finished stream, before the proxy writes its access log.
     pub fn logged(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         if exchange.state == State::Purging {
@@ -148,7 +149,7 @@ impl Handle {
         exchange.leave_questions();
     }
 
-    /// It has ended.
+    /// Ends the stream.
     pub fn ended(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         exchange.may_go_on();
@@ -160,7 +161,8 @@ impl Handle {
 }
 
 impl Exchange {
-    /// Does it within a call that is about this stream, and says what the proxy is to do.
+    /// Performs an action within a call for this stream, and returns the
+    /// proxy's action.
     fn perform(&mut self, act: Act) -> Action {
         match act {
             Act::Continue => return Action::Continue,
@@ -175,14 +177,14 @@ impl Exchange {
         Action::Pause
     }
 
-    /// The same, within a call that is about something else.
+    /// Performs an action within a call for another context.
     fn perform_later(&mut self, side: Side, act: Act) {
         if let Action::Continue = self.perform(act) {
             abi::resume(side);
         }
     }
 
-    /// No more comes of the answer: what there is to say of it, for logs and metrics.
+    /// Reports a finished exchange to access logs and metrics.
     fn report(&mut self) {
         let Some(driver) = &mut self.driver else {
             return;
@@ -198,7 +200,7 @@ impl Exchange {
         }
     }
 
-    /// The driver can't be asked any more.
+    /// Drops the driver after a misuse; the stream continues without it.
     fn give_up(&mut self) -> Act {
         self.becomes(State::Passing);
         self.forget();
@@ -218,13 +220,13 @@ impl Exchange {
         self.driver = None;
     }
 
-    /// No deadline of the state before counts any more.
+    /// Changes the state, and cancels the deadline of the previous one.
     fn becomes(&mut self, state: State) {
         self.state = state;
         self.is_timed = false;
     }
 
-    /// Its deadline, unless one counts already.
+    /// Sets the driver's deadline, unless one is set.
     fn set_timer(&mut self) {
         let due = self.driver.as_ref().and_then(Driver::next_timer);
         if let Some(milliseconds) = due {
@@ -241,13 +243,14 @@ impl Exchange {
         }
     }
 
-    /// It is woken within its own hook, which has to return first.
+    /// Schedules a wakeup of a stream within its own hook, which must return
+    /// first.
     pub fn wakes_soon(&mut self) {
         self.is_timed = false;
         self.set_timer_to(1);
     }
 
-    /// A deadline has come; whether it still counts.
+    /// Handles a deadline. Returns whether it was still set.
     pub fn due(&mut self, number: u64) -> bool {
         if !self.is_timed || number != self.timer {
             return false;
@@ -262,7 +265,7 @@ impl Exchange {
         true
     }
 
-    /// What went to the node is known now, to logs.
+    /// Enqueues the probes, now that the head of the upstream request is final.
     fn leave_questions(&mut self) {
         for question in self.questions.drain(..) {
             if self.root.questions.has_room() {
@@ -273,17 +276,18 @@ impl Exchange {
         }
     }
 
-    /// Nothing more comes: of an answer that was held, or was streaming, more was awaited.
+    /// Ends the exchange: a response that was buffered or streaming is
+    /// truncated.
     fn is_over(&mut self) {
         if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
-            // there is nothing to be done about it
+            // the result of the abort does not matter
             let _ = driver.cut_short();
             self.becomes(State::Passing);
         }
         self.report();
     }
 
-    /// All of the answer is with the proxy, if that is so.
+    /// Completes the response, if the proxy has all of it.
     fn ends(&mut self, is_last: bool) {
         if !is_last {
             return;
@@ -300,7 +304,8 @@ impl Exchange {
     }
 }
 
-/// What access logs show: `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
+/// Sets the values that access logs show:
+/// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
 fn note(driver: Option<&Driver>) {
     let exchange = driver.and_then(Driver::exchange);
     for variable in Variable::ALL {

@@ -1,13 +1,14 @@
-//! Pieces of a request's body that the proxy must not keep itself.
+//! Pieces of a request body that the proxy must not buffer itself.
 
 use super::REQUEST;
 use crate::abi;
 
-/// Shorter pieces are joined, so that none takes much more than its bytes. Bytes.
+/// Maximum size of joined pieces, in bytes: short pieces are joined, so that
+/// none takes much more memory than its bytes.
 const JOINED: usize = 16 << 10;
 
-/// Pieces in the order in which they came. They are not joined in one buffer, which would
-/// be copied, and leave a hole in the sandbox's memory, each time it grew.
+/// Pieces in the order of their arrival. One growing buffer would be copied,
+/// and leave a hole in the sandbox's memory, each time it grows.
 #[derive(Debug, Default)]
 pub struct Pieces {
     all: Vec<Vec<u8>>,
@@ -15,7 +16,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Bytes of all pieces.
+    /// Number of bytes of all pieces.
     pub fn length(&self) -> usize {
         self.length
     }
@@ -37,8 +38,8 @@ impl Pieces {
         self.all.push(piece);
     }
 
-    /// Puts all pieces before what the proxy has of the body. `false`: it has no place for
-    /// them.
+    /// Inserts all pieces before the proxy's part of the body. `false`: the
+    /// proxy has no buffer for them.
     pub fn give_back(&mut self) -> bool {
         let all = std::mem::take(self).all;
         let mut pieces = all.iter().rev();

@@ -1,4 +1,4 @@
-//! A request that purges, in place of one that goes to the node.
+//! Purges: requests that are not forwarded.
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::{Driver, Step};
@@ -8,7 +8,8 @@ use super::{note, Act, Exchange, State};
 use crate::abi::{self, Head, Level};
 
 impl Exchange {
-    /// Purges what the query says; again once this was woken, or its time is over.
+    /// Starts the purge that the query selects, or continues it after a wakeup
+    /// or a timeout.
     pub(super) fn purge(&mut self) -> Act {
         let head = Head::of(MapType::HttpRequestHeaders);
         let query = query_of(&head);
@@ -45,7 +46,8 @@ fn query_of(head: &Head) -> &[u8] {
     query.map_or(&b""[..], |at| &target[at + 1..])
 }
 
-/// The client has gone before it was told. The owner goes on with it.
+/// Logs that the client closed its connection before the response. The owner
+/// continues the purge.
 pub fn is_left() {
     let head = Head::of(MapType::HttpRequestHeaders);
     let query = query_of(&head).escape_ascii();
@@ -53,7 +55,7 @@ pub fn is_left() {
     abi::log(Level::Warn, &line);
 }
 
-/// The log has what was purged; the access log has by whom.
+/// Logs what was purged; the access log shows the client.
 fn tell(query: &[u8], driver: &Driver) {
     let Some(exchange) = driver.exchange() else {
         return;

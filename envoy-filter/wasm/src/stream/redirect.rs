@@ -1,9 +1,11 @@
-//! Redirects that the proxy follows by itself (`internal_redirect_policy`). It ends the
-//! stream and at once begins another one with the request as it went to the node, which is
-//! not as the client has sent it: what has become of a batch, say, or of its `Accept`. So
-//! the driver, who knows, goes on from one to the other.
+//! Internal redirects of the proxy (`internal_redirect_policy`). The proxy ends
+//! the stream and at once starts another one with the upstream request, which
+//! differs from the client's request, for example in a batch or its `Accept`.
+//! The driver, which has the client's request, is therefore passed from one
+//! stream to the other.
 //!
-//! What a request is called goes with it in the proxy, where no client can say it.
+//! The proxy keeps the name of the request in a property, which clients cannot
+//! set.
 
 use std::cell::Cell;
 
@@ -13,26 +15,28 @@ use super::{Exchange, State};
 use crate::abi::{self, Head};
 use crate::timers::Due;
 
-/// What the proxy sets when it follows one; clients may say it, too.
+/// Header that the proxy sets when it follows a redirect; clients may send it,
+/// too.
 const FROM: &str = "x-envoy-original-url";
 
 thread_local! {
-    /// Of a stream that has ended, for the one that begins.
+    /// Driver of a stream that has ended, for the stream that begins.
     static GOES_ON: Cell<Option<(u32, Driver)>> = const { Cell::new(None) };
 }
 
-/// What has not gone on by now does not.
+/// Drops a driver that no new stream has continued.
 pub fn forget() {
     GOES_ON.take();
 }
 
 impl Exchange {
-    /// The request goes to the node.
+    /// Marks the request as forwarded.
     pub(super) fn is_sent(&self) {
         abi::note(abi::OF_REQUEST, &self.id.to_le_bytes());
     }
 
-    /// Whether the request is one that was asked before, and went elsewhere.
+    /// Whether the request continues one that was redirected; it then has its
+    /// driver.
     pub(super) fn is_redirected(&mut self, head: &Head) -> bool {
         let ended = GOES_ON.take();
         let (Some((id, driver)), Some(_)) = (ended, head.get(FROM)) else {
@@ -47,8 +51,8 @@ impl Exchange {
         true
     }
 
-    /// The stream ends: if that is for another one, that begins before anything else
-    /// happens.
+    /// Offers the driver of a stream that ends: a stream that continues it
+    /// begins before any other event.
     pub(super) fn may_go_on(&mut self) {
         if self.state == State::Forwarded {
             if let Some(driver) = self.driver.take() {

@@ -1,4 +1,4 @@
-//! The request's side of a stream.
+//! Request hooks of a stream.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ use crate::abi::{self, Head, Level, Side};
 const HEAD: MapType = MapType::HttpRequestHeaders;
 
 impl Exchange {
-    /// The request's head.
+    /// Handles the request head.
     pub fn request_head(&mut self, is_all: bool) -> Act {
         let root = std::rc::Rc::clone(&self.root);
         let Some(filter) = root.filter() else {
@@ -58,7 +58,7 @@ impl Exchange {
             Need::Nothing => self.forward(),
             Need::LookUp => self.look_up(Some(b"")),
             Need::Body | Need::WholeBody if is_all => self.look_up(Some(b"")),
-            // the node is to be asked first whether it wants it (`proxy_100_continue`)
+            // the upstream must first accept the body (`proxy_100_continue`)
             Need::Body | Need::WholeBody if expects_continue => {
                 self.look_up_body(RequestBody::Unread)
             }
@@ -83,7 +83,8 @@ impl Exchange {
         driver.is_some_and(|driver| driver.is_too_long(length, limit))
     }
 
-    /// The request's body, as far as it has come: `length` bytes, with what the proxy keeps.
+    /// Handles the request body, of which `length` bytes have arrived, buffered
+    /// bytes included.
     pub fn request_body(&mut self, length: usize, is_last: bool) -> Act {
         match self.state {
             State::Reading => {}
@@ -110,14 +111,14 @@ impl Exchange {
         }
     }
 
-    /// Whether there is room for the bytes that have come.
+    /// Whether the driver can reserve memory for the bytes that have arrived.
     fn may_keep(&mut self, came: usize, length: BodyLength) -> bool {
         let driver = self.driver.as_mut();
         driver.is_some_and(|driver| driver.may_keep(came as u64, length).is_some())
     }
 
-    /// A piece of a body of unknown length. The next one may be as long as all that the
-    /// proxy keeps, so that it must not have any of it.
+    /// Takes a piece of a body of unknown length. The next piece may be as long
+    /// as the proxy's buffer limit, so that the proxy must not buffer this one.
     fn take(&mut self, length: usize) -> Act {
         let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
         let came = self.taken.length() + length;
@@ -128,7 +129,7 @@ impl Exchange {
         }
         let piece = abi::buffer(REQUEST, length).filter(|piece| piece.len() == length);
         let Some(piece) = piece.filter(|_| self.taken.has_room()) else {
-            // there is no memory
+            // memory is exhausted
             self.taken.give_back();
             return self.look_up(None);
         };
@@ -142,7 +143,7 @@ impl Exchange {
         Act::Stop
     }
 
-    /// The last of it, `length` bytes, is with the proxy.
+    /// Completes the body, whose last `length` bytes are in the proxy's buffer.
     fn all_came(&mut self, length: usize) -> Act {
         self.body_length = length + self.taken.length();
         if !self.taken.give_back() {
@@ -163,11 +164,11 @@ impl Exchange {
         }
     }
 
-    /// The request's trailers: its body has ended without saying so.
+    /// Handles the request trailers, which end the body.
     pub fn request_trailers(&mut self) -> Act {
         match self.state {
             State::Reading => {
-                // with the proxy is what it was told to keep
+                // the proxy has the bytes that it was told to buffer
                 let kept = match self.taken.length() {
                     0 => self.body_length,
                     _ => 0,
@@ -175,13 +176,13 @@ impl Exchange {
                 self.all_came(kept)
             }
             State::Waiting | State::Purging => Act::Stop,
-            // there is no place for it any more
+            // the proxy has no buffer for the rest any more
             _ if !self.rest.is_empty() => Act::Reset,
             _ => Act::Continue,
         }
     }
 
-    /// `None`: it could not be kept.
+    /// Looks up a request. `None`: the body could not be buffered.
     fn look_up(&mut self, body: Option<&[u8]>) -> Act {
         self.look_up_body(body.into())
     }
@@ -244,7 +245,7 @@ impl Exchange {
                 self.report();
                 Act::Respond
             }
-            // there is no other thread
+            // the sandbox has no other thread
             Step::OffLoop(mut job) => {
                 job.run();
                 match self.driver.as_mut().map(|driver| driver.done(job)) {
@@ -257,7 +258,7 @@ impl Exchange {
         }
     }
 
-    /// It is looked up once more.
+    /// Repeats the lookup of a woken stream.
     pub fn woken(&mut self) {
         let act = match self.state {
             State::Waiting => self.body_came(),
@@ -276,8 +277,9 @@ impl Exchange {
         Act::Continue
     }
 
-    /// Another body, and perhaps another target, in place of the client's. `false`: the
-    /// proxy has no place for it, as for any of a request that came without.
+    /// Replaces the body of the request, and its target if the core chose one.
+    /// `false`: the proxy has no buffer for the body, as for a request that had
+    /// none.
     fn rewrite(&self) -> bool {
         let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) else {
             return false;
@@ -300,14 +302,14 @@ impl Exchange {
 const ROUTE: &str = "xds\0route_name";
 const PORT: &str = "destination\0port";
 
-/// The port at which the client has asked; 0: none.
+/// Returns the port at which the request arrived; 0: unknown.
 fn port() -> u16 {
     let port = abi::property(PORT);
     let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
 }
 
-/// Said once: it is the same for all requests of a route, and nobody reads more.
+/// Logs a warning once: it is the same for all requests of a route.
 fn warn_of_route(cluster: &[u8]) {
     thread_local! { static SAID: Cell<bool> = const { Cell::new(false) } };
     if SAID.replace(true) {

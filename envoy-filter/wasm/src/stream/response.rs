@@ -1,4 +1,4 @@
-//! The response's side of a stream.
+//! Response hooks of a stream.
 
 use proxy_wasm::types::MapType;
 use sszip_core::cache::stale::Failure;
@@ -10,16 +10,18 @@ use crate::abi::{self, digits, Head, Side};
 
 const HEAD: MapType = MapType::HttpResponseHeaders;
 
-/// What has made the answer: the node, or the proxy for some reason.
+/// Property with the origin of the response: the upstream, or a reason of the
+/// proxy.
 const DETAILS: &str = "response\0code_details";
 const BY_THE_NODE: &[u8] = b"via_upstream";
 
-/// What a route may add, with the value `%UPSTREAM_PROTOCOL%`: of what the node speaks
-/// the proxy tells filters nothing by itself. It is not sent on.
+/// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since the
+/// proxy does not report the upstream's protocol to filters. The filter removes
+/// it.
 const PROTOCOL: &str = "sszip-upstream-protocol";
 
 impl Exchange {
-    /// The response's head.
+    /// Handles the response head.
     pub fn response_head(&mut self, is_all: bool) -> Act {
         self.is_whole = is_all;
         let mut head = Head::of(HEAD);
@@ -38,7 +40,7 @@ impl Exchange {
         };
         let now = abi::monotonic();
         while let Some(question) = driver.take_inquiry(None, now) {
-            // it is asked once it is known where this one went
+            // a probe is sent when the upstream request is final
             self.questions.push(question);
         }
         let response = read(&head, is_delimited);
@@ -56,7 +58,7 @@ impl Exchange {
         }
         let step = match driver.node_head(response.clone(), failure, now) {
             Ok(false) => driver.response_head(response),
-            // a stored answer takes the place of the node's
+            // a stored response replaces the upstream's
             Ok(true) => {
                 replace_head(&head, driver);
                 let head = Head::of(HEAD);
@@ -80,7 +82,7 @@ impl Exchange {
                 self.becomes(State::Streaming);
                 Act::Continue
             }
-            // a body is added to what had none
+            // a body is added to a response without one
             Step::Hold if is_all => self.end(),
             Step::Hold => {
                 self.state = State::Holding;
@@ -100,7 +102,8 @@ impl Exchange {
         }
     }
 
-    /// A piece of the response's body: `length` bytes, with what the proxy keeps.
+    /// Handles a piece of the response body: `length` bytes, buffered bytes
+    /// included.
     pub fn response_body(&mut self, length: usize, is_last: bool) -> Act {
         self.has_body = true;
         self.is_whole = is_last;
@@ -121,7 +124,7 @@ impl Exchange {
                 };
                 self.see(&piece);
                 if let Some(driver) = &mut self.driver {
-                    // a driver that was told to pass wants none of it
+                    // a driver that returned `Pass` does not need the piece
                     let _ = driver.piece(&piece);
                 }
                 self.ends(is_last);
@@ -134,7 +137,7 @@ impl Exchange {
                 let Some(piece) = whole(length) else {
                     return Act::Reset;
                 };
-                // what the proxy would keep the driver has
+                // the driver has the bytes that the proxy would buffer
                 abi::replace_buffer(RESPONSE, b"");
                 self.hold(&piece, is_last)
             }
@@ -148,7 +151,8 @@ impl Exchange {
         }
     }
 
-    /// There is no memory for a piece: what goes on as it is does so unseen.
+    /// Handles exhausted memory for a piece: a body that is sent unchanged is
+    /// no longer observed.
     fn unseen(&mut self) -> Act {
         match self.is_paced {
             true => Act::Reset,
@@ -156,7 +160,7 @@ impl Exchange {
         }
     }
 
-    /// A piece as the node sent it.
+    /// Passes a piece of the upstream's body to the driver.
     fn see(&mut self, piece: &[u8]) {
         if let Some(driver) = &mut self.driver {
             let length = piece.len() as u64;
@@ -170,7 +174,7 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return Act::Reset;
         };
-        // an end may come without anything
+        // the end of a body may arrive without bytes
         let step = match piece {
             [] => Ok(Step::Await),
             _ => driver.piece(piece),
@@ -201,7 +205,7 @@ impl Exchange {
         }
     }
 
-    /// The driver's body, in one piece.
+    /// Returns the driver's body in one piece.
     pub(super) fn body(&self) -> Vec<u8> {
         let exchange = self.driver.as_ref().and_then(Driver::exchange);
         let mut all = Vec::new();
@@ -211,7 +215,7 @@ impl Exchange {
         all
     }
 
-    /// The body has ended while its head is held.
+    /// Ends a body whose head is withheld.
     fn end(&mut self) -> Act {
         match self.driver.as_mut().map(Driver::end) {
             Some(Ok(step)) => self.ended(step),
@@ -219,7 +223,7 @@ impl Exchange {
         }
     }
 
-    /// What is to be sent of a body that has ended.
+    /// Sends the response of a body that has ended.
     fn ended(&mut self, step: Step) -> Act {
         match step {
             Step::OffLoop(mut job) => {
@@ -245,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// The time to hold is over.
+    /// Ends the buffering window.
     pub(super) fn release(&mut self) {
         let act = match self.driver.as_mut().map(Driver::release) {
             Some(Ok(Step::Await)) => return,
@@ -266,13 +270,13 @@ impl Exchange {
             _ => Act::Reset,
         };
         match act {
-            // now, that is
+            // sent now, not at the next deadline
             Act::Stop => self.send_paced(),
             act => self.perform_later(Side::Response, act),
         }
     }
 
-    /// The response's trailers: its body has ended without saying so.
+    /// Handles the response trailers, which end the body.
     pub fn response_trailers(&mut self) -> Act {
         self.is_whole = true;
         match self.state {
@@ -288,12 +292,13 @@ impl Exchange {
     }
 }
 
-/// What has come of the body, if all of it can be had.
+/// Returns the bytes of the body that have arrived, if all of them can be
+/// copied.
 fn whole(length: usize) -> Option<Vec<u8>> {
     abi::buffer(RESPONSE, length).filter(|piece| piece.len() == length)
 }
 
-/// A response's head as the driver reads it.
+/// Reads a response head for the driver.
 pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
     let status = head.get(":status").and_then(digits).unwrap_or_default();
     ResponseHead {
@@ -309,7 +314,7 @@ pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = F
     }
 }
 
-/// The driver's whole head in place of the one that there is.
+/// Replaces the response head by the driver's head.
 fn replace_head(head: &Head, driver: &Driver) {
     for (name, _) in head.plain() {
         abi::set(HEAD, &String::from_utf8_lossy(name), None);
@@ -321,8 +326,8 @@ fn replace_head(head: &Head, driver: &Driver) {
     }
 }
 
-/// The body's end can be told from a break: always but with HTTP/1, where that may be the
-/// connection's end.
+/// Whether the end of the body is distinguishable from an abort. It is not in
+/// HTTP/1, if the body ends with the connection.
 fn is_delimited(head: &Head, is_all: bool) -> bool {
     let codings = head.get("transfer-encoding").unwrap_or_default();
     is_all

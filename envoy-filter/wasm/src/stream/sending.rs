@@ -1,9 +1,10 @@
-//! What goes to the client.
+//! Sending of responses to the client.
 //!
-//! Within the hook for a piece, what is in the piece's place goes on. The proxy keeps a
-//! piece for which it was told to wait; what is in its place then is bounded by the
-//! listener's limit, and goes on when the stream is resumed. After that the proxy would
-//! lose what it is told to go on with: such a stream goes by deadlines until its end.
+//! Within the hook for a piece, the bytes in the piece's buffer are sent. If
+//! the stream is stopped there, the proxy buffers them up to the listener's
+//! limit, and sends them when the stream is resumed. After that, the proxy
+//! would lose bytes it is told to continue with: such a stream is sent by
+//! deadlines until its end.
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::Driver;
@@ -14,14 +15,14 @@ use crate::abi::{self, Head, Side};
 
 const HEAD: MapType = MapType::HttpResponseHeaders;
 
-/// What the encoder writes at once. Bytes.
+/// Size of the encoder's output buffer, in bytes.
 const WRITTEN_AT_ONCE: usize = 16 << 10;
 
-/// Until a stream that goes by deadlines goes on. Milliseconds.
+/// Delay between the deadlines of such a stream, in milliseconds.
 const PACE: u64 = 1;
 
 impl Exchange {
-    /// The driver's answer, in place of whatever else would come.
+    /// Sends the driver's response in place of any other.
     pub(super) fn respond(&mut self) {
         let body = self.body();
         if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
@@ -34,9 +35,10 @@ impl Exchange {
         self.becomes(State::Responding);
     }
 
-    /// Its head. What its route adds the proxy has put before what the driver says, which
-    /// has it already where it is stored; and where the body is empty, as an empty list in
-    /// SSZ is, the proxy has taken its type away.
+    /// Corrects the head of the driver's response. The proxy has inserted the
+    /// route's headers before the driver's, which contain them already if the
+    /// response is a stored one; and if the body is empty, as an empty list in
+    /// SSZ, the proxy has removed the content type.
     pub(super) fn responds(&mut self, head: &Head) -> Act {
         let exchange = self.driver.as_ref().and_then(Driver::exchange);
         for edit in exchange.map_or(&[][..], |it| it.head_edits()) {
@@ -57,8 +59,9 @@ impl Exchange {
         self.give_up()
     }
 
-    /// A body, within the hook that came with its last piece, or before what still comes.
-    /// Where there is no place for it, it goes past the filters before this one.
+    /// Sends a body within the hook for its last piece, or before the rest of
+    /// it. If there is no buffer for it, it bypasses the filters before this
+    /// one.
     pub(super) fn send(&mut self, body: &[u8]) -> Act {
         let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
         let is_long = self.is_kept && body.len() as u64 > limit;
@@ -66,21 +69,22 @@ impl Exchange {
         match (is_long || !has_place, self.is_whole) {
             (false, _) => self.put(body),
             (true, true) => send_beside(body),
-            // it was never to be held
+            // a response that cannot be sent this way was not to be buffered
             (true, false) => Act::Reset,
         }
     }
 
-    /// In the place of what has come.
+    /// Replaces the bytes that arrived.
     fn put(&self, bytes: &[u8]) -> Act {
         match abi::replace_buffer(RESPONSE, bytes) || bytes.is_empty() {
             true => Act::Continue,
-            // behind trailers, say: the proxy has no body any more to which it can be added
+            // for example after trailers: the proxy has no buffer for the body
+            // any more
             false => Act::Reset,
         }
     }
 
-    /// A piece through the encoder, and on.
+    /// Compresses a piece and sends it.
     pub(super) fn stream(&mut self, piece: &[u8], is_last: bool) -> Act {
         let flush = if is_last { Flush::Finish } else { Flush::Sync };
         let Some(written) = self.encoded(piece, flush) else {
@@ -110,7 +114,7 @@ impl Exchange {
         }
     }
 
-    /// Goes on with that, soon.
+    /// Sends bytes at the next deadline.
     pub(super) fn pace(&mut self, bytes: &[u8]) -> Act {
         abi::replace_buffer(RESPONSE, b"");
         if self.paced.try_reserve(bytes.len()).is_err() {
@@ -121,7 +125,7 @@ impl Exchange {
         Act::Stop
     }
 
-    /// What has come together goes on.
+    /// Sends the bytes that are collected for the deadline.
     pub(super) fn send_paced(&mut self) {
         self.is_timed = false;
         let paced = std::mem::take(&mut self.paced);
@@ -129,7 +133,7 @@ impl Exchange {
         abi::resume(Side::Response);
     }
 
-    /// Trailers go after what goes by deadlines.
+    /// Sends the trailers after the bytes that are sent by deadlines.
     pub(super) fn pace_trailers(&mut self) -> Act {
         match self.is_paced {
             true => self.pace(b""),
@@ -138,7 +142,8 @@ impl Exchange {
     }
 }
 
-/// An answer that is longer than what the proxy keeps, past the filters before this one.
+/// Sends a response that exceeds the proxy's buffer limit, bypassing the
+/// filters before this one.
 fn send_beside(body: &[u8]) -> Act {
     let head = Head::of(HEAD);
     let status = head.get(":status").and_then(abi::digits);
@@ -149,7 +154,8 @@ fn send_beside(body: &[u8]) -> Act {
     Act::Stop
 }
 
-/// Whether these lines of a field have something before a value, and end with that.
+/// Whether the lines of a header end with a value and have other values before
+/// it.
 fn has_more<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
     let before = lines
         .clone()
