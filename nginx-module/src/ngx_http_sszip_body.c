@@ -7,7 +7,10 @@
 #include "ngx_http_sszip_module.h"
 
 
-/* lives as long as the exchange: until the request's pool goes */
+/*
+ * the bytes live as long as the exchange: until the request's pool is
+ * destroyed
+ */
 
 ngx_chain_t *
 ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece)
@@ -37,7 +40,7 @@ ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece)
 }
 
 
-/* a buffer that says nothing but "flush" or "last" */
+/* an empty buffer with the flag "flush" or "last_buf" */
 
 ngx_chain_t *
 ngx_http_sszip_mark(ngx_http_request_t *r, ngx_uint_t last)
@@ -136,9 +139,9 @@ ngx_http_sszip_drop_body(ngx_chain_t *in)
 
 
 /*
- * A client that goes takes nothing from those who want the same: what is to be
- * stored comes to its end, as far as the upstream module can go on without a
- * connection to write to.
+ * A client that disconnects must not affect coalesced requests: a response
+ * that is cached is fetched to its end, as far as the upstream module can
+ * continue without a connection to write to.
  */
 
 ngx_int_t
@@ -164,7 +167,7 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             return rc;
         }
 
-        /* without a cleanup the node's answer is all there */
+        /* without a cleanup handler the upstream response is complete */
 
         if (u->cleanup != NULL) {
 
@@ -180,8 +183,8 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             u->pipe->downstream = nobody;
 
             /*
-             * What is on its way may still be read: it stays where it is, and
-             * the other buffers do without.
+             * Buffers that are being sent may still be read: they stay where
+             * they are, and the other buffers are used without them.
              */
 
             u->pipe->busy = NULL;

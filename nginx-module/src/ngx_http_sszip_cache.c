@@ -8,8 +8,8 @@
 
 
 /*
- * Stored answers are looked up before the content phase, so that all access
- * control comes first.  The request's body is read as the mirror module does.
+ * Stored responses are looked up before the content phase, so that all access
+ * control comes first.  The request body is read as the mirror module does.
  */
 
 
@@ -41,7 +41,10 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     if (!slcf->reads || r != r->main || r->content_handler == NULL) {
-        /* also where a request only passes: its place is where it arrives */
+        /*
+         * a request that is redirected from here is looked up where it
+         * arrives
+         */
         return NGX_DECLINED;
     }
 
@@ -108,7 +111,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
 
-    /* unless that is what it says again */
+    /* unless the lookup returns the same action again */
 
     ctx->step.act = SSZIP_DO_AWAIT;
 
@@ -169,7 +172,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* an empty one is one, too: of none there are no data */
+/* evaluates a value; an empty value has data, an absent one has none */
 
 ngx_int_t
 ngx_http_sszip_value(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
@@ -240,8 +243,8 @@ ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * NGX_DECLINED: it is not in memory, or can't be read from its file; what it
- * begins with is, perhaps.  A copy is the caller's to free.
+ * Returns NGX_DECLINED if the body is not in memory, or cannot be read from
+ * its file; its prefix may be in memory.  The caller frees the copy.
  */
 
 static ngx_int_t
@@ -255,7 +258,7 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     *copy = NULL;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
-        /* none was read, for there is none, or it is empty */
+        /* no body was read, or it is empty */
         return NGX_OK;
     }
 
@@ -309,7 +312,7 @@ ngx_http_sszip_chain_size(ngx_chain_t *cl)
 }
 
 
-/* a request's body, wherever it is */
+/* copies a request body from memory and files */
 
 ngx_int_t
 ngx_http_sszip_copy_chain(ngx_chain_t *cl, u_char *p)
@@ -380,7 +383,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_core_loc_conf_t  *clcf;
 #endif
 
-    /* a body that was not read must not be taken for the next request */
+    /* unread bytes of the body must not become the next request */
 
     r->expect_tested = 1;
 
@@ -407,7 +410,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (rc != NGX_ERROR && rc <= NGX_OK && !r->header_only) {
 
-        /* in the form that it has been given meanwhile */
+        /* the exchange may have changed the form of the body meanwhile */
 
         rc = ngx_http_sszip_body(r, ctx, NULL, &out);
 
@@ -422,7 +425,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* a thread has made the stored answer ready, or could not */
+/* continues after a thread has decoded the stored response, or failed to */
 
 static void
 ngx_http_sszip_decoded(ngx_http_request_t *r)
@@ -433,7 +436,7 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (!ctx->done) {
-        /* the client can be written to: that is not what it waits for */
+        /* called because the client is writable, not by the thread */
         return;
     }
 
@@ -453,7 +456,10 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
 }
 
 
-/* what the node is asked; the upstream module gets it within a window */
+/*
+ * sets the upstream request's body, which a window shows to the upstream
+ * module
+ */
 
 ngx_int_t
 ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -544,7 +550,7 @@ ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     r->read_event_handler = ngx_http_test_reading;
     r->write_event_handler = ngx_http_request_empty_handler;
 
-    /* the cache's owner may be to be asked */
+    /* the lookup may need a request to the owner */
 
     ngx_http_sszip_wake();
 
@@ -571,7 +577,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
         ngx_del_timer(ev);
     }
 
-    /* its time may be over while it is about to be woken */
+    /* the timer may expire while the wakeup is posted */
 
     if (ev->posted) {
         ngx_delete_posted_event(ev);
@@ -583,7 +589,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
         || ev != &ctx->wake
         || ctx->step.act != SSZIP_DO_WAIT)
     {
-        /* it went on without being woken */
+        /* the request continued without a wakeup */
         return;
     }
 
@@ -595,7 +601,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 }
 
 
-/* the answer is out: what is to be stored of it is */
+/* stores a response that was sent */
 
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)

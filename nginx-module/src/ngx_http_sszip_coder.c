@@ -8,9 +8,9 @@
 
 
 /*
- * Other modules that code bodies may run before sszip: which do is a matter of
- * the order in which they were loaded.  Where sszip may code, they are told
- * that the body is coded already, until it is sszip's turn.
+ * Other modules that compress bodies may run before sszip, depending on the
+ * order in which the modules were loaded.  Where sszip may compress, a marker
+ * in the head makes them treat the body as encoded, until it is sszip's turn.
  */
 
 
@@ -22,7 +22,7 @@ ngx_http_sszip_filter_place(ngx_http_sszip_coder_filter_module,
                             ngx_http_sszip_coder_init);
 
 
-/* of no head's list: it is seen by other coders only */
+/* in no list of headers: only other compressing filters see it */
 static ngx_table_elt_t                   ngx_http_sszip_coder;
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;

@@ -7,7 +7,7 @@
 #include "ngx_http_sszip_module.h"
 
 
-/* what there is of a request */
+/* contexts of requests */
 
 
 static void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
@@ -29,7 +29,7 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
         return ctx;
     }
 
-    /* a redirect took the context away; its exchange fetches for nobody */
+    /* the context lost by an internal redirect: its exchange has no client */
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
 
@@ -100,8 +100,8 @@ ngx_http_sszip_create_ctx(ngx_http_request_t *r, sszip_exchange *exchange)
 
 
 /*
- * What chose the answer: what the client sent or, after a rewrite or an
- * internal redirect, what that came to.
+ * The target that selects the response: the client's or, after a rewrite or
+ * an internal redirect, the resulting one.
  */
 
 static sszip_str
@@ -141,9 +141,9 @@ ngx_http_sszip_target(ngx_http_request_t *r)
 
 
 /*
- * What an exchange has given out is still in use: in heads, in variables and
- * in buffers on their way to the client.  It goes with the request's pool; a
- * thread that has it lets go of it before that.
+ * Results of an exchange are still in use: in heads, in variables and in
+ * buffers that are being sent.  It is freed with the request's pool; a thread
+ * that runs a job of it ends before that.
  */
 
 void

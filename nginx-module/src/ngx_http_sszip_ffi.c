@@ -8,16 +8,20 @@
 
 
 /*
- * What Lua calls over LuaJIT's FFI, by lua/resty/sszip.lua, which nothing else
- * is to do.  nginx opens modules so that all see their symbols, and Lua looks
- * for these when it needs them: the order of modules is of no account.
+ * Functions that lua/resty/sszip.lua calls over LuaJIT's FFI; no other
+ * program should call them.  nginx loads modules with global symbols, and Lua
+ * resolves these on first use, so that the order of modules does not matter.
  *
- * NGX_OK: it is done; NGX_DECLINED: there is nothing; NGX_ERROR: "out" says
- * why.  What "out" points at is valid until the next call.
+ * The functions return NGX_OK; NGX_DECLINED if there is no result; or
+ * NGX_ERROR with a text in "out". The bytes of "out" are valid until the next
+ * call.
  */
 
 
-/* what the library has to know: it grows with each change of what is here */
+/*
+ * version of these functions, for the Lua library: incremented with each
+ * change
+ */
 #define NGX_HTTP_SSZIP_FFI_ABI  1
 
 
@@ -39,7 +43,7 @@ ngx_http_sszip_ffi_free(void)
 }
 
 
-/* the request */
+/* request */
 
 int
 ngx_http_sszip_ffi_variable(ngx_http_request_t *r, const u_char *name,
@@ -153,7 +157,7 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
 }
 
 
-/* stored answers, and values of programs */
+/* stored responses, and values of programs */
 
 int
 ngx_http_sszip_ffi_get(const u_char *name, size_t len, sszip_str *out)
@@ -214,7 +218,7 @@ ngx_http_sszip_ffi_answer(const sszip_str *key, const sszip_str *id,
 }
 
 
-/* the cache's owner, whom Lua asks by a socket of its own */
+/* the owner, to which Lua sends requests over a socket of its own */
 
 int
 ngx_http_sszip_ffi_owner(sszip_str *out)
@@ -257,7 +261,7 @@ ngx_http_sszip_ffi_purge(const sszip_str *query, sszip_str *out)
 }
 
 
-/* coders */
+/* compression */
 
 int
 ngx_http_sszip_ffi_gzip(const sszip_str *data, unsigned int level,
@@ -307,7 +311,7 @@ ngx_http_sszip_ffi_root(const sszip_what *what, const sszip_str *ssz,
 }
 
 
-/* what was counted */
+/* metrics */
 
 int
 ngx_http_sszip_ffi_stats(const sszip_figure **figures, size_t *n,

@@ -63,11 +63,11 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     rc = ngx_http_sszip_judge(r, ctx);
 
-    /* an answer that will not be stored is not worth waiting for */
+    /* followers need not wait for a response that is not cached */
     ngx_http_sszip_wake();
 
     if (rc == NGX_ERROR) {
-        /* some of its head is of another body */
+        /* some headers belong to another body */
         return NGX_ERROR;
     }
 
@@ -88,7 +88,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     r->main_filter_need_in_memory = 1;
 
     if (ctx->step.act != SSZIP_DO_SHOW) {
-        /* ranges are of the node's bytes, and their filter sees no held head */
+        /* ranges refer to the upstream's bytes, and no withheld head */
         r->allow_ranges = 0;
     }
 
@@ -106,7 +106,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 }
 
 
-/* what changes a body takes away its length, or asks to have it in memory */
+/* a filter that changes bodies clears the length, or needs them in memory */
 
 static void
 ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
@@ -162,9 +162,9 @@ ngx_http_sszip_note_filters(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * Others prepare for the body when they get the head.  A filter that could not,
- * for want of memory, may not survive it, and whoever sends it need not know
- * that the head has failed: it was held.
+ * Other filters allocate their contexts when they see the head.  A filter
+ * that failed to may crash on the body, and the sender of the body may not
+ * know that the head failed, since it was withheld.
  */
 
 ngx_int_t
@@ -189,9 +189,9 @@ ngx_http_sszip_send_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * A client may have gone before there is a head to send: one of HTTP/2 has said
- * so.  What is to be stored comes all the same, and the first piece of it finds
- * out that nobody takes it.
+ * A client may be gone before the head is sent, for example after a reset of
+ * HTTP/2. A response that is cached is fetched nevertheless, and its first
+ * piece detects that the client is gone.
  */
 
 ngx_int_t
@@ -232,7 +232,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     if (ctx->done) {
         ctx->done = 0;
 
-        /* the node is done with: nobody waits for a status */
+        /* the upstream request is over: no upstream module reads a status */
         ctx->own = 1;
 
         return ngx_http_sszip_go(r, ctx, NULL);
@@ -258,7 +258,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             return ngx_http_sszip_drop(r, ctx, in);
         }
 
-        /* what is on its way may go, but nothing follows it */
+        /* bytes that are being sent may continue, but no others follow */
 
         return (in != NULL) ? NGX_ERROR
                             : ngx_http_sszip_send_body(r, ctx, NULL);
@@ -269,7 +269,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 }
 
 
-/* a copy of what passes, to be stored */
+/* feeds a response to the cache while it is sent */
 
 static ngx_int_t
 ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -280,7 +280,7 @@ ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     last = ngx_http_sszip_show(ctx, in);
 
-    /* it may have become too long to be stored */
+    /* the response may have become too long to be stored */
     ngx_http_sszip_wake();
 
     rc = ngx_http_sszip_pass_body(r, ctx, in);

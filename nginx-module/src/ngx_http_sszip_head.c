@@ -21,7 +21,7 @@ static void ngx_http_sszip_set_read_size(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 
-/* where nginx also keeps those that it knows; 0: nowhere */
+/* members in which nginx also stores known headers; 0: none */
 
 static size_t  ngx_http_sszip_known_fields[] = {
     0,                                  /* SSZIP_FIELD_OTHER */
@@ -39,7 +39,7 @@ static size_t  ngx_http_sszip_known_fields[] = {
 };
 
 
-/* the fields of a head as the core reads them; NULL if there is no memory */
+/* converts the headers of a head for the core; NULL: no memory */
 
 sszip_field *
 ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
@@ -110,7 +110,10 @@ ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         }
     }
 
-    /* a stored answer, perhaps, that there was no memory to find earlier */
+    /*
+     * status of a stored response, if memory was too short to look it up
+     * earlier
+     */
 
     ngx_http_sszip_set_status(r, ctx);
 
@@ -133,9 +136,9 @@ ngx_http_sszip_set_status(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * All but its coding and its length: what changes bodies looks at those, and
- * would find another body than it expects.  The length stands for its own
- * until then, so that it shows whether something does.
+ * Sets all headers except the content coding and the length: filters that
+ * change bodies test them, and would expect another body.  The length is the
+ * body's own until then, so that a change of it reveals such a filter.
  */
 
 ngx_int_t
@@ -170,7 +173,7 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
 
     ngx_http_sszip_set_status(r, ctx);
 
-    /* the exchange has judged the request's conditions */
+    /* the exchange has evaluated the request's conditions */
     r->disable_not_modified = 1;
 
     ctx->node_length = r->headers_out.content_length_n;
@@ -189,7 +192,7 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
 
     if (!ctx->changed && ngx_http_sszip_has_one_vary(r)) {
 
-        /* nobody has anything to say to it, as nearly always */
+        /* the common case: no other filter changed the head */
 
         return ctx->coding.name.data
                ? ngx_http_sszip_set_head_out(r, &ctx->coding) : NGX_OK;
@@ -208,7 +211,7 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
 
     for (i = 0; i < n; i++) {
 
-        /* what others make of it has no length yet */
+        /* a body that other filters change has no length yet */
 
         if ((edits[i].field == SSZIP_FIELD_CONTENT_ENCODING
              || edits[i].field == SSZIP_FIELD_VARY
@@ -224,7 +227,7 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
 }
 
 
-/* one line at most: it is ours */
+/* whether there is at most one Vary line, which is sszip's */
 
 static ngx_uint_t
 ngx_http_sszip_has_one_vary(ngx_http_request_t *r)
@@ -254,7 +257,7 @@ ngx_http_sszip_has_one_vary(ngx_http_request_t *r)
 }
 
 
-/* as upstream modules do: a charset is kept apart, with its own say */
+/* separates the charset from the type, as upstream modules do */
 
 static void
 ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
@@ -337,7 +340,7 @@ ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 }
 
 
-/* what an exchange says lives as long as the request's pool, as it does */
+/* the strings of an exchange live as long as the request's pool */
 
 static ngx_int_t
 ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
@@ -416,7 +419,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 }
 
 
-/* what the core makes of it */
+/* passes the response head to the core */
 
 ngx_int_t
 ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -435,13 +438,13 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     failure = ngx_http_sszip_failure(r, head.status);
 
     if (!slcf->caches && failure != SSZIP_FAILURE_STATUS) {
-        /* for counters; where answers are stored it was said before */
+        /* for metrics; routes that cache have reported it before */
         (void) sszip_exchange_fails(ctx->exchange, failure, head.status,
                                     ngx_http_sszip_now(), &stands_in);
     }
 
     if (r->subrequest_ranges) {
-        /* slices of an answer come as one that is whole */
+        /* slices of a response are assembled to a complete one */
         head.status = NGX_HTTP_PARTIAL_CONTENT;
     }
 
@@ -459,7 +462,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     if (sszip_exchange_response_head(ctx->exchange, &head, &ctx->step)
         != SSZIP_STATUS_OK)
     {
-        /* the head goes out as it is */
+        /* the head is sent unchanged */
         ctx->step.act = SSZIP_DO_PASS;
         return NGX_OK;
     }
@@ -488,10 +491,10 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * The upstream module makes the buffers for the body when the head is out.  Of
- * a long one that is taken as it comes they are as long as the core has them
- * best, and no more memory in all than the configuration has, or three of
- * them.  One is sent when it is no longer than what may be busy.
+ * The upstream module allocates the buffers for the body after the head.  For
+ * a long buffered body they have the core's preferred size, within the memory
+ * that the configuration allows, or three buffers.  A buffer is sent if it is
+ * no longer than the limit of busy buffers.
  */
 
 static void
@@ -528,7 +531,7 @@ ngx_http_sszip_set_read_size(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* as it is to be sent or, of an upstream, as that has read it */
+/* fills a head from the one to be sent or, with u, from the upstream's */
 
 void
 ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
@@ -540,14 +543,14 @@ ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
     head->now = ngx_time();
     head->subrequest = (r != r->main);
 
-    /* a body without a length that ends with its connection may be cut short */
+    /* a body that ends with its connection may be truncated unnoticed */
 
     head->delimited = !ngx_http_sszip_from_node(r)
                       || r->upstream->headers_in.chunked
                       || r->upstream->headers_in.content_length_n >= 0;
 
     if (u != NULL) {
-        /* nginx may have made a 304 of it, for this client */
+        /* nginx may have converted it to a 304 for this client */
         head->status = (uint16_t) u->headers_in.status_n;
         head->content_length = u->headers_in.content_length_n;
         head->fields = ngx_http_sszip_fields(r, &u->headers_in.headers, NULL,
@@ -577,10 +580,10 @@ ngx_http_sszip_from_node(ngx_http_request_t *r)
 
 
 /*
- * gzip_proxied, gzip_disable and gzip_http_version.  The test's first step
- * is to look for "gzip" in Accept-Encoding: that is the core's affair, so the
- * rest is asked as if it were there.  What is remembered of the test is not
- * ours to set: the gzip module may run after us.
+ * Tests gzip_proxied, gzip_disable and gzip_http_version.  nginx's test
+ * begins with a search for "gzip" in Accept-Encoding, which the core
+ * evaluates, so the rest is tested as if it were there.  The cached result of
+ * nginx's test is restored: the gzip module may run after sszip.
  */
 
 ngx_uint_t

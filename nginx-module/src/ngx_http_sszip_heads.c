@@ -5,10 +5,9 @@
 
 
 /*
- * Memory in which workers tell each other of heads that are over.  One that
- * shows a newer block to a client ends older ones for all of them at once: the
- * client's next request may come to another worker before the owner has told
- * that one.
+ * Memory in which workers share tip floors.  A worker that shows a newer
+ * block to a client ends older ones for all workers at once: the client's
+ * next request may arrive at another worker before the owner has notified it.
  */
 
 
@@ -25,7 +24,7 @@
 static ngx_int_t ngx_http_sszip_init_heads(ngx_shm_zone_t *zone, void *data);
 
 
-/* where there is an owner, which tells of heads */
+/* only if there is an owner, which sends events about heads */
 
 ngx_int_t
 ngx_http_sszip_add_heads(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
@@ -74,7 +73,7 @@ ngx_http_sszip_init_heads(ngx_shm_zone_t *zone, void *data)
 }
 
 
-/* in a worker that has started */
+/* attaches the memory in a worker that has started */
 
 void
 ngx_http_sszip_share_heads(ngx_http_sszip_main_conf_t *smcf)

@@ -7,10 +7,12 @@
 #include "ngx_http_sszip_module.h"
 
 
-/* a head that is held, until it is known what becomes of it */
+/*
+ * buffering: the head is withheld until the core decides about the response
+ */
 
 
-/* what is taken of a body before it is another connection's turn, in bytes */
+/* bytes of a body that are read before other connections are served */
 #define NGX_HTTP_SSZIP_TURN  (1024 * 1024)
 
 
@@ -75,7 +77,7 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                 return ngx_http_sszip_end_early(r, ctx);
             }
 
-            /* the buffer itself is empty now, and must not go on as memory */
+            /* the buffer is empty now, and must not be sent as memory */
 
             mark = ngx_http_sszip_mark(r, 0);
             if (mark == NULL) {
@@ -99,9 +101,9 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The node has broken its response off.  The upstream module finalizes the
- * request with what its flush returns, so that an answer can still be sent:
- * to a split batch, or one that stands in for the node's.
+ * The upstream truncated its response.  The upstream module finalizes the
+ * request with the result of its flush, so that a response can still be sent:
+ * to a split batch, or a stale one.
  */
 
 static ngx_int_t
@@ -113,7 +115,7 @@ ngx_http_sszip_end_early(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
                             "the response ended before its length was reached");
     }
 
-    /* the upstream module meant to break the connection off */
+    /* the upstream module intended to close the connection */
     r->keepalive = ctx->keepalive;
 
     return ngx_http_sszip_go(r, ctx, NULL);
@@ -121,8 +123,8 @@ ngx_http_sszip_end_early(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * A held body is always taken, so that the upstream module would read on for as
- * long as the node has more, and no other connection had its turn until then.
+ * A buffered body is always consumed, so that the upstream module would read
+ * as long as the upstream sends, and no other connection would be served.
  */
 
 static void
@@ -146,7 +148,7 @@ ngx_http_sszip_take_turns(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
-    /* only what is posted for the next cycle is ready again then */
+    /* posted for the next cycle, the event is ready again then */
 
     if (rev->posted) {
         ngx_delete_posted_event(rev);
@@ -158,8 +160,8 @@ ngx_http_sszip_take_turns(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * There is nothing to send, and in the midst of a body the upstream module does
- * not look at a status: it gets one at the end.
+ * There is no response to send, and the upstream module ignores a status in
+ * the middle of a body: it receives one at the end.
  */
 
 ngx_int_t
@@ -187,8 +189,8 @@ ngx_http_sszip_drop(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * Ends holding, if the core agrees, with what of the chain has not been taken;
- * NGX_DECLINED: it does not.
+ * Ends the buffering window with the unconsumed rest of the chain, if the
+ * core agrees; otherwise returns NGX_DECLINED.
  */
 
 static ngx_int_t
@@ -212,8 +214,8 @@ ngx_http_sszip_release(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * What is to become of a held head, and of the chain that has not been taken;
- * NULL: that was all.
+ * Performs the core's action for a withheld head and the unconsumed rest of
+ * the chain; NULL: there is no rest.
  */
 
 ngx_int_t
@@ -260,9 +262,9 @@ ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The held head, then the body that the exchange has.  That is all of it,
- * unless the exchange has given up: then it is what was taken before, and the
- * rest follows.
+ * Sends the withheld head and the body of the exchange.  That is the whole
+ * body, unless the exchange stopped buffering: then it is the consumed part,
+ * and the rest follows.
  */
 
 static ngx_int_t
@@ -277,7 +279,7 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
-    /* where a stored answer stands in for the node's its head is there */
+    /* a stored response that replaces the upstream's has its head already */
 
     rc = ctx->stored ? ngx_http_sszip_code_stored_head(r, ctx)
                      : ngx_http_sszip_edit_head_out(r, ctx);
@@ -296,7 +298,10 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         rc = ngx_http_sszip_send_body(r, ctx, out);
     }
 
-    /* the node has answered, whatever the client has made of it */
+    /*
+     * the upstream response is complete, whether or not the client received
+     * it
+     */
 
     if (rest == NULL) {
         ngx_http_sszip_store(r, ctx);
@@ -306,7 +311,7 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
-/* the held head, then the body through the encoder, which has what was held */
+/* sends the withheld head, then the body through the encoder */
 
 static ngx_int_t
 ngx_http_sszip_start_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -366,7 +371,9 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     }
 
     if (failed) {
-        /* what there was is out, the end is not: the client will see that */
+        /*
+         * the end of the body is missing: the client detects the truncation
+         */
         (void) sszip_exchange_cut_short(ctx->exchange);
 
         r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
@@ -384,8 +391,8 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The encoder has no more to take.  If it has, it waits for the client, and a
- * flush would only wait behind what is there.
+ * Whether the encoder waits for input.  If it has input, it waits for the
+ * client, and a flush would only wait behind the output.
  */
 
 static ngx_uint_t
@@ -396,8 +403,8 @@ ngx_http_sszip_waits_for_input(ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * Nothing may wait in the module for longer than the core allows: neither a
- * held head, nor what the encoder keeps when the node pauses.
+ * Sets the timer after which bytes must not be retained any longer: neither a
+ * withheld head, nor the encoder's output when the upstream pauses.
  */
 
 void
@@ -455,7 +462,7 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "http sszip timer: \"%V\"", &r->uri);
 
-    /* a stream has taken the last one before it waits for the next */
+    /* a stream has consumed the last one before it waits for the next */
 
     if (ctx->mark == NULL) {
         ctx->mark = ngx_http_sszip_mark(r, 0);
@@ -478,9 +485,9 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
 
     if (rc == NGX_ERROR) {
         /*
-         * The upstream module holds the request, so it must be the one to
-         * end it: it learns of a closed connection by itself, and of other
-         * errors with the next thing that it sends.
+         * The upstream module owns the request and must finalize it: it
+         * detects a closed connection by itself, and other errors with the
+         * next bytes that it sends.
          */
 
         c->error = 1;
@@ -491,9 +498,9 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
 
 
 /*
- * A flush after the upstream has failed is the one by which it says so, unless
- * it is a subrequest that speaks: what the node's answer came to is queued
- * behind it.
+ * Whether a flush is the upstream module's after a failure.  If another
+ * subrequest is sending, it is not: the result of the upstream response is
+ * queued behind it.
  */
 
 static ngx_uint_t
@@ -505,10 +512,10 @@ ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
 
 
 /*
- * Nothing was sent yet, so the client can be told.  What a body filter
- * returns for the last buffer, or for the flush of a failed upstream, is what
- * the request is finalized with: the status makes it an ordinary error, with
- * error_page and all.
+ * Responds with an error, since no byte was sent yet.  The request is
+ * finalized with the result of the body filter for the last buffer, or for
+ * the flush of a failed upstream: a status makes it an ordinary error,
+ * including error_page.
  */
 
 ngx_int_t
@@ -528,7 +535,7 @@ ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     if (ctx->own) {
 
-        /* whoever made it does not look at what becomes of it */
+        /* the caller ignores the result */
 
         rc = ngx_http_filter_finalize_request(r, &ngx_http_sszip_module,
                                               NGX_HTTP_BAD_GATEWAY);
@@ -538,7 +545,7 @@ ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     ngx_http_clean_header(r);
 
-    /* what other filters have in mind is of the answer that there was */
+    /* contexts of other filters belong to the discarded response */
 
     ngx_memzero(r->ctx, sizeof(void *) * ngx_http_max_module);
     ngx_http_set_ctx(r, ctx, ngx_http_sszip_module);

@@ -8,11 +8,11 @@
 
 
 /*
- * What the core has to know of a node is asked in the background, in a
- * subrequest like those that update the cache: from the content phase on, at
- * the same place, and below the same prefix as the request that made it
- * necessary.  The next request on the client's connection comes after it, so it
- * has a second at most.
+ * Probes of the node are sent in background subrequests, like background
+ * updates: from the content phase on, at the same location, and below the
+ * same prefix as the request that caused them.  The next request on the
+ * client's connection is processed after the probe, which therefore has a
+ * timeout of at most one second.
  */
 
 
@@ -118,8 +118,9 @@ ngx_http_sszip_path_of_inquiry(ngx_http_request_t *r,
 
 
 /*
- * A GET, whatever the client has sent.  Variables are its own: what they come
- * to there is nothing to a log of the client's request.
+ * Makes the subrequest a GET, whatever the client's method.  It has variables
+ * of its own, so that their values do not appear in a log of the client's
+ * request.
  */
 
 static ngx_int_t
@@ -154,7 +155,7 @@ ngx_http_sszip_set_inquiry(ngx_http_request_t *r, ngx_str_t *unparsed_uri)
 }
 
 
-/* as if there had been an answer that is none */
+/* finishes the probe as if there had been no usable response */
 
 static void
 ngx_http_sszip_inquiry_timeout(ngx_event_t *ev)

@@ -8,18 +8,18 @@
 
 
 /*
- * The connections to the cache's owner.  What goes over them is the core's;
- * here they are opened, read, written and closed.
+ * Connections to the owner.  The core decides about the bytes; this file
+ * opens, reads, writes and closes the connections.
  */
 
 
-/* the core asks for few: an event stream and some more */
+/* the core opens few: an event stream and some more */
 #define NGX_HTTP_SSZIP_LINK_SLOTS  32
 
-/* read before others have their turn */
+/* maximum bytes read before other connections are served */
 #define NGX_HTTP_SSZIP_LINK_BYTES  (256 * 1024)
 
-/* written at once */
+/* maximum pieces per write */
 #define NGX_HTTP_SSZIP_LINK_PIECES  16
 
 
@@ -40,11 +40,11 @@ static ngx_connection_t  *ngx_http_sszip_link[NGX_HTTP_SSZIP_LINK_SLOTS];
 static ngx_event_t        ngx_http_sszip_link_timer;
 static ngx_event_t        ngx_http_sszip_link_posted;
 
-/* why it could not be reached */
+/* error of the last failed connection */
 static ngx_err_t          ngx_http_sszip_link_err;
 
 
-/* in a process that serves */
+/* starts the link in a process that serves */
 
 void
 ngx_http_sszip_link_start(ngx_addr_t *owner)
@@ -58,20 +58,20 @@ ngx_http_sszip_link_start(ngx_addr_t *owner)
     ngx_http_sszip_own_timer(&ngx_http_sszip_link_timer,
                              ngx_http_sszip_link_timer_handler);
 
-    /* a worker that is told to quit need not wait for it */
+    /* a worker that quits need not wait for this timer */
     ngx_http_sszip_link_timer.cancelable = 1;
 
     ngx_http_sszip_link_posted.handler = ngx_http_sszip_link_run;
     ngx_http_sszip_link_posted.log = ngx_cycle->log;
 
-    /* there is no event yet after which posted ones would be looked at */
+    /* there is no event yet after which posted events are processed */
     ngx_http_sszip_link_run(&ngx_http_sszip_link_posted);
 }
 
 
 /*
- * Lets those go on whose wait is over.  What was asked for goes to the owner
- * after all events that there are now: together it costs little more than one.
+ * Resumes the requests whose wait is over.  Requests to the owner are sent
+ * after all present events: together they cost little more than one.
  */
 
 void
@@ -119,7 +119,10 @@ ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler)
 }
 
 
-/* milliseconds, as the owner reads them, too: a purge waits for some of them */
+/*
+ * milliseconds of the clock that the owner uses: a purge waits for some of
+ * them
+ */
 
 uint64_t
 ngx_http_sszip_now(void)
@@ -187,7 +190,7 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
     peer.name = &ngx_http_sszip_owner->name;
     peer.get = ngx_event_get_peer;
 
-    /* it is tried often: the log hears of it once */
+    /* connections are tried often: only the first failure is logged */
 
     log = *ngx_cycle->log;
     log.log_level = NGX_LOG_ALERT;
@@ -207,7 +210,7 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
             ngx_close_connection(peer.connection);
         }
 
-        /* unlike one that is too busy, or not to be reached */
+        /* other errors mean that the owner is busy or unreachable */
 
         return (ngx_http_sszip_link_err == NGX_ECONNREFUSED
                 || ngx_http_sszip_link_err == NGX_ENOENT) ? SSZIP_LINK_ABSENT
@@ -223,7 +226,7 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
     c->read->log = ngx_cycle->log;
     c->write->log = ngx_cycle->log;
 
-    /* closed with others when the worker quits */
+    /* closed with idle connections when the worker quits */
     c->idle = 1;
 
     ngx_http_sszip_link[slot] = c;
@@ -334,7 +337,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
             break;
         }
 
-        /* an entry may be long, and the owner as fast as this */
+        /* an entry may be long, and the owner as fast as this worker */
 
         n = c->recv(c, p, ngx_min(len, NGX_HTTP_SSZIP_LINK_BYTES - total));
 
@@ -345,7 +348,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
         (void) sszip_link_filled(slot, n, ngx_http_sszip_now());
 
         if (!rev->ready) {
-            /* epoll has said how much there was */
+            /* epoll has reported the number of bytes */
             break;
         }
     }
@@ -385,7 +388,7 @@ ngx_http_sszip_link_timer_handler(ngx_event_t *ev)
 }
 
 
-/* the core says when it is to be called again */
+/* calls the core's tick, and schedules the next one */
 
 static void
 ngx_http_sszip_link_tick(void)

@@ -39,7 +39,7 @@ static void ngx_http_sszip_check_places(ngx_conf_t *cf,
     { ngx_string(name), type, set, NGX_HTTP_LOC_CONF_OFFSET,                  \
       offsetof(ngx_http_sszip_loc_conf_t, field), post }
 
-/* read, checked and inherited by the core, as in all hosts */
+/* directives that the core parses, checks and inherits, as in all hosts */
 
 #define ngx_http_sszip_rule(name, type)                                       \
     ngx_http_sszip_own(name, NGX_HTTP_SSZIP_ANY_CONF|type,                    \
@@ -217,7 +217,10 @@ ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n)
 }
 
 
-/* what the core has to say of a directive or, without one, of all of them */
+/*
+ * reports the core's text on a directive or, without one, on the
+ * configuration
+ */
 
 static char *
 ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd, sszip_status status,
@@ -403,7 +406,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     place.answers = (bool) (conf->answers && !conf->tells);
     place.purges = (bool) conf->purges;
 
-    /* of an "if" its location has said it */
+    /* the location of an "if" has set them */
 
     if (!clcf->noname) {
         place.body_buffer = clcf->client_body_buffer_size;
@@ -439,7 +442,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     conf->reads = rules.reads && !conf->tells;
     conf->judges = rules.judges;
 
-    /* what other modules ask need not be what the URI says */
+    /* other modules may send a request that differs from the URI */
 
     conf->inquires = rules.inquires
                      && conf->pass != NULL
@@ -557,7 +560,9 @@ ngx_http_sszip_init(ngx_conf_t *cf)
 }
 
 
-/* what has no name, and no node that would tell it from others */
+/*
+ * warns of locations without a namespace or an upstream that identifies them
+ */
 
 static void
 ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
@@ -626,7 +631,7 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
                           "sszip: nothing will be cached in this process");
         }
 
-        /* of all workers the first says it */
+        /* only the first worker logs it */
 
         if (ngx_worker == 0) {
             version = sszip_version();

@@ -8,15 +8,16 @@
 
 
 /*
- * The answer as the node sent it: before "add_header", "expires" and others
- * have added to its head, with what "proxy_hide_header" hides, and before
- * "sub_filter", SSI, "charset" and others have changed its body.  That is what
- * decides whether it is stored, and what is stored; all that nginx adds or
- * changes is done anew to each answer, hit or not.
+ * The response as the upstream sent it: before "add_header", "expires" and
+ * others add headers, with the headers that "proxy_hide_header" hides, and
+ * before "sub_filter", SSI, "charset" and others change the body.  It decides
+ * whether the response is stored, and is what is stored; nginx repeats its
+ * changes on each response, hit or miss.
  *
- * Another place than sszip's own, which is after all of them, hence a module
- * of its own.  What is fetched for the cache alone ends here: the postpone
- * filter would keep it for the client, and its subrequest with it.
+ * The position differs from sszip's own filter, which follows all of them,
+ * hence a module of its own.  Responses to background subrequests end here:
+ * the postpone filter would keep them for the client, and the subrequest with
+ * them.
  */
 
 
@@ -49,8 +50,9 @@ ngx_http_sszip_node_header_filter(ngx_http_request_t *r)
 
     if (update != NULL && r->upstream != NULL) {
         /*
-         * Filters that change a body leave the length of a subrequest's as it
-         * is; the upstream module says itself if it was not reached.
+         * Filters that change a body do not clear the length of a
+         * subrequest's response; the upstream module itself reports a body
+         * that is too short.
          */
         ngx_http_clear_content_length(r);
     }
@@ -93,7 +95,7 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    /* an upstream that has failed, or has redirected the request, is over */
+    /* an upstream that failed or was redirected is finished */
 
     u = r->upstream;
 
@@ -118,11 +120,11 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         == SSZIP_STATUS_OK
         && replaced)
     {
-        /* if it fails some of the head is of another body */
+        /* if it fails, some headers belong to another body */
         rc = ngx_http_sszip_set_stored_head(r, ctx);
     }
 
-    /* an answer that will not be stored is not worth waiting for */
+    /* followers need not wait for a response that is not cached */
     ngx_http_sszip_wake();
 
     return rc;

@@ -12,19 +12,19 @@
 
 
 /*
- * One process holds the store: nginx's cache manager, which the master starts
- * anew whenever it dies.  The library that does it is opened there, after the
- * fork, and nowhere else: a store does not survive a fork, and workers have no
- * use for it.  Without a master the only process does it itself.
+ * One process owns the store: nginx's cache manager, which the master
+ * restarts whenever it dies.  The owner library is loaded there, after the
+ * fork, and nowhere else: a store does not survive a fork, and workers do not
+ * need it.  Without a master, the only process is the owner.
  */
 
 
 #define NGX_HTTP_SSZIP_OWNER_LIB   "libsszip_owner.so"
 
-/* what nginx's own managers say that have nothing to do, at most */
+/* interval that nginx's own managers return if they have no work */
 #define NGX_HTTP_SSZIP_OWNER_NEVER  (60 * 60 * 1000)
 
-/* how much later it is tried again if there is no library */
+/* delay before the next attempt if the library is missing */
 #define NGX_HTTP_SSZIP_OWNER_FAIL  60000
 
 
@@ -44,7 +44,7 @@ static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
 
 
-/* the library's functions, in the process that has opened it */
+/* functions of the library, in the process that has loaded it */
 
 static uint64_t  (*ngx_http_sszip_owner_run_f)(
                                             const sszip_owner_config *config,
@@ -56,8 +56,9 @@ static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
 
 
 /*
- * Once all is read.  nginx makes a store's folder after that, and gives it to
- * the workers' user, with "-t" too: the core has looked into it before.
+ * Called after the configuration is read.  nginx creates the store's folder
+ * after that, and changes its owner to the workers' user, also with "-t": the
+ * core has examined the folder before.
  */
 
 ngx_int_t
@@ -110,7 +111,7 @@ ngx_http_sszip_find_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 }
 
 
-/* the library is beside the module */
+/* the library is installed next to the module */
 
 static ngx_int_t
 ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
@@ -152,8 +153,8 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
 
 
 /*
- * In the cache manager.  The managers of all paths are called whenever one of
- * them has asked for it, so ours has a timer of its own.
+ * Starts the owner in the cache manager.  The managers of all paths are
+ * called whenever one of them is due, so the owner has a timer of its own.
  */
 
 static ngx_msec_t
@@ -165,7 +166,7 @@ ngx_http_sszip_owner_manager(void *data)
 }
 
 
-/* where there is no cache manager */
+/* starts the owner where there is no cache manager */
 
 void
 ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf)
@@ -176,7 +177,7 @@ ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf)
 }
 
 
-/* such a process does not wait for the store before it exits */
+/* a single process does not wait for the store before it exits */
 
 void
 ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
@@ -197,8 +198,8 @@ ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
     ev.cancelable = 1;
 
     /*
-     * The next cycle's configuration does not change what runs, and is what
-     * it starts with when it has to start again: the last one's is freed.
+     * The configuration of the next cycle does not change a running owner,
+     * but is used when the owner starts again: the previous one is freed.
      */
 
     ngx_http_sszip_owner_conf = smcf;
@@ -216,7 +217,7 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 }
 
 
-/* in how many milliseconds it is to be called again */
+/* returns the milliseconds after which to call again */
 
 static ngx_msec_t
 ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
@@ -248,7 +249,7 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
     config.heads = (char *) store.heads.data;
     config.heads_len = store.heads.len;
 
-    /* it may be told to quit while it opens the store */
+    /* the process may receive the quit signal while it opens the store */
 
     ngx_http_sszip_owner_at_exit(&started);
 
@@ -339,9 +340,10 @@ ngx_http_sszip_owner_say(sszip_owner_level said, const char *line)
 
 
 /*
- * Told to quit, the cache manager exits at once.  The handler has to run before
- * RocksDB's own static objects are destroyed, so it is registered after them:
- * once at the start, for an owner without a store, and once it has one.
+ * On the quit signal the cache manager exits at once.  The handler must run
+ * before RocksDB's static objects are destroyed, so it is registered after
+ * them: once at the start, for an owner without a store, and once when the
+ * store is open.
  */
 
 static void
@@ -361,9 +363,9 @@ ngx_http_sszip_owner_exit(void)
         && !ngx_http_sszip_owner_exit_f(ngx_http_sszip_owner_say))
     {
         /*
-         * The disk is slow, and threads still write to the store: what they
-         * use must not be destroyed under them.  What is not on the disk by
-         * now is lost as in a crash, and nothing else is.
+         * The disk is slow, and threads still write to the store: their
+         * objects must not be destroyed meanwhile.  Entries that are not on
+         * disk by now are lost, as in a crash; no others are.
          */
 
         _exit(0);

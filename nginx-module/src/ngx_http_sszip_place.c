@@ -8,13 +8,13 @@
 
 
 /*
- * What chose an answer: the node that a location passes requests to, as the
- * directive names it (with what its variables came to), the servers of an
- * upstream block of that name, the port that was asked and the location.  It
- * is what keeps answers apart where the operator has not named them.
+ * The route of a response: the upstream of the location, as the directive
+ * names it (with its variables evaluated), the servers of an upstream block
+ * of that name, the port of the request, and the location.  It separates
+ * responses where the operator has not set a namespace.
  *
- * nginx's upstream modules keep the text of their directives to themselves,
- * so it is read on its way to them: their directives' handlers are wrapped,
+ * nginx's upstream modules do not expose the text of their directives, so it
+ * is read on its way to them: the handlers of their directives are wrapped,
  * and so is the content handler that they set.
  */
 
@@ -26,7 +26,7 @@ typedef struct {
                                      ngx_uint_t i);
     ngx_http_handler_pt          ours;
 
-    /* the module's own */
+    /* handlers of the module itself */
     ngx_http_handler_pt          handler;
     char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
                                      void *conf);
@@ -50,8 +50,9 @@ static ngx_int_t ngx_http_sszip_grpc_handler(ngx_http_request_t *r);
 
 
 /*
- * A block without a handler of its own keeps that of the block before ("if"
- * in a location), so each module's handler has a stand-in of its own.
+ * A block without a handler of its own inherits the handler of the enclosing
+ * block ("if" in a location), so each module's handler has a wrapper of its
+ * own.
  */
 
 static ngx_http_sszip_wrapped_t  ngx_http_sszip_wrapped[] = {
@@ -96,7 +97,9 @@ ngx_http_sszip_stand_in(ngx_http_sszip_scgi_handler, 3)
 ngx_http_sszip_stand_in(ngx_http_sszip_grpc_handler, 4)
 
 
-/* before the configuration is read; the table outlives a configuration */
+/*
+ * called before the configuration is read; the table outlives a configuration
+ */
 
 void
 ngx_http_sszip_wrap_directives(ngx_conf_t *cf)
@@ -169,7 +172,7 @@ ngx_http_sszip_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         || ngx_http_sszip_module_named(cf, "ngx_http_sszip_module")
            != &ngx_http_sszip_module)
     {
-        /* or this is not loaded any more, or another build of it is */
+        /* this module is not loaded any more, or is another build of it */
         return rv;
     }
 
@@ -212,8 +215,8 @@ ngx_http_sszip_heed_pass(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
 
 
 /*
- * A length of the operator's own making may be that of the client's body, so
- * the node gets no other: of a batch all is asked.
+ * A length that the operator sets may be the length of the client's body, so
+ * the upstream must receive no other body: batches are not split.
  */
 
 static ngx_int_t
@@ -333,10 +336,10 @@ ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked)
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    /* of the listening socket: no call for it */
+    /* the port of the listening socket: no system call is needed */
     asked->port = ngx_inet_get_port(r->connection->local_sockaddr);
 
-    /* as nginx reads it, of an absolute target, too */
+    /* as nginx reads it, also from an absolute target */
     asked->host = ngx_http_sszip_str(&r->headers_in.server);
 
     if (slcf->cache_namespace != NULL
@@ -365,7 +368,7 @@ ngx_http_sszip_hidden(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
         return NGX_OK;
     }
 
-    /* what is of all upstream modules is the first thing in each one's own */
+    /* every upstream module's configuration begins with the common one */
 
     ctx = cf->ctx;
     uconf = ctx->loc_conf[module->ctx_index];

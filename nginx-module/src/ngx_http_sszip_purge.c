@@ -8,9 +8,10 @@
 
 
 /*
- * A location that purges: the query says what, the cache's owner does it, and
- * the answer comes when it holds everywhere.  Who may do so is the location's
- * own business: allow, deny, auth_basic.
+ * A location that purges: the query selects the entries, the owner removes
+ * them, and the response is sent when the purge is in effect in all
+ * processes.  The location's own directives control access: allow, deny,
+ * auth_basic.
  */
 
 
@@ -45,7 +46,7 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/* called again when it has waited */
+/* called again after each wait */
 
 static ngx_int_t
 ngx_http_sszip_purge_handler(ngx_http_request_t *r)
@@ -103,7 +104,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
     } else if (sszip_exchange_body(ctx->exchange, &text, &n) == SSZIP_STATUS_OK
                && n == 1)
     {
-        /* the log has what was purged; the line itself says by whom */
+        /* the message names the purge; the log line shows the client */
 
         status = sszip_exchange_status(ctx->exchange);
 
@@ -118,7 +119,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
                       "sszip: purge of \"%V\": %ui %V", &args, status, &said);
     }
 
-    /* who sends or waits does not leave that to the caller */
+    /* the callee may send or wait, so it must have a reference */
 
     r->main->count++;
 
@@ -132,7 +133,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 }
 
 
-/* whoever asked has gone; the purge goes on */
+/* the client is gone; the purge continues */
 
 static void
 ngx_http_sszip_purge_cleanup(void *data)

@@ -8,12 +8,13 @@
 
 
 /*
- * What all workers have counted: a page, JSON or metrics.  They count where a
- * location tells it, in memory that outlives them, and a reload.
+ * Status page: metrics of all workers as HTML, JSON or OpenMetrics.  Workers
+ * count if a location has a status page, in memory that outlives them and a
+ * reload.
  */
 
 
-/* beside what is used: the zone's own pages and their descriptions */
+/* pages beyond the counters: the zone's own pages and their descriptors */
 #define NGX_HTTP_SSZIP_ZONE_SPARE  16
 
 
@@ -90,7 +91,7 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 }
 
 
-/* 0: nobody wants to see it */
+/* returns 0 if no location has a status page */
 
 ngx_uint_t
 ngx_http_sszip_board(sszip_board *board)
@@ -108,7 +109,9 @@ ngx_http_sszip_board(sszip_board *board)
 
     board->size = sizeof(sszip_board);
     board->memory = smcf->zone->data;
-    /* not its number, which one that ends after a reload may have, too */
+    /*
+     * not the worker's number, which one that ends after a reload may share
+     */
 
     board->worker = ngx_process_slot;
     board->host = ngx_http_sszip_str(&host);
@@ -122,7 +125,9 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     sszip_board  board;
 
-    /* not what a redirect took away, or what has no client */
+    /*
+     * not a context that a redirect replaced, nor a request without a client
+     */
 
     if (r == r->main
         && ctx == ngx_http_get_module_ctx(r, ngx_http_sszip_module)
@@ -133,7 +138,7 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* a request of the module's own is no client's, and may be a worker's last */
+/* a background request is not counted, and may be a worker's last */
 
 void
 ngx_http_sszip_refresh_board(void)
@@ -146,7 +151,7 @@ ngx_http_sszip_refresh_board(void)
 }
 
 
-/* the place of a worker that has ended may be another one's */
+/* another worker may reuse the slot of a worker that has ended */
 
 void
 ngx_http_sszip_clear_board(void)
@@ -159,7 +164,7 @@ ngx_http_sszip_clear_board(void)
 }
 
 
-/* called again when it has waited */
+/* called again after each wait */
 
 static ngx_int_t
 ngx_http_sszip_status_handler(ngx_http_request_t *r)
@@ -194,7 +199,7 @@ ngx_http_sszip_status_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    /* who sends or waits does not leave that to the caller */
+    /* the callee may send or wait, so it must have a reference */
 
     r->main->count++;
 

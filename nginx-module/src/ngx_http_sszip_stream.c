@@ -8,9 +8,9 @@
 
 
 /*
- * A body coded as it comes.  Output goes into a few buffers; when a slow
- * client keeps them all, input is left with whoever has it, and so the
- * upstream is slowed.  The loop is that of the gzip filter.
+ * Streaming compression of a body.  Output goes into a few buffers; if a slow
+ * client occupies them all, input is not consumed, and so the upstream is
+ * slowed.  The loop follows the gzip filter's.
  */
 
 
@@ -39,7 +39,7 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
     }
 
-    /* what the client has taken meanwhile makes room */
+    /* buffers that the client has received can be reused */
 
     flush = (ctx->busy != NULL);
 
@@ -56,7 +56,7 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         if (ctx->out == NULL && !flush) {
 
             if (ctx->in || ctx->pending) {
-                /* a flush in between has said that nothing is left */
+                /* a flush in between has cleared the flag */
                 r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
             }
 
@@ -89,7 +89,7 @@ failed:
 }
 
 
-/* NGX_DECLINED: no input, or no buffer for output */
+/* returns NGX_DECLINED if there is no input, or no buffer for output */
 
 static ngx_int_t
 ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -149,8 +149,9 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
             ngx_http_sszip_take_buf(b);
 
             /*
-             * Its owner may fill it again at once, while the encoder still
-             * has output of it: from here on it must not be looked at.
+             * The owner of the buffer may refill it at once, while the
+             * encoder still has output of it: it must not be read from here
+             * on.
              */
 
             ctx->in_buf = NULL;
@@ -175,7 +176,7 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* the next buffer that holds bytes or asks for a flush */
+/* finds the next buffer with bytes or a flush */
 
 static ngx_uint_t
 ngx_http_sszip_next_piece(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -192,7 +193,7 @@ ngx_http_sszip_next_piece(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
         if (b->last_buf || b->flush || ngx_buf_size(b) != 0) {
 
-            /* a buffer with both is the last one */
+            /* a buffer with both flags is the last one */
 
             ctx->flush = b->last_buf ? SSZIP_FLUSH_FINISH
                          : b->flush ? SSZIP_FLUSH_SYNC : SSZIP_FLUSH_NONE;
@@ -261,7 +262,7 @@ ngx_http_sszip_put_buf(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     b = ctx->out_buf;
     ctx->out_buf = NULL;
 
-    /* nothing but a mark must not look like memory */
+    /* an empty buffer must not look like memory */
     b->temporary = (b->last != b->pos);
 
     if (flushed == SSZIP_FLUSH_SYNC) {

@@ -11,13 +11,13 @@
 
 
 /*
- * Large bodies are coded in nginx's thread pools, as many at a time in a
- * process as the core says: a pool has 32 threads by default, and that many
- * coders would leave none to the event loop.  The others wait in a queue of
- * their own.
+ * Jobs run in nginx's thread pools, at most as many at a time in a process as
+ * the core allows: a pool has 32 threads by default, and that many encoders
+ * would leave no processor to the event loop.  The others wait in a queue of
+ * the module.
  *
- * A job codes an answer, and its request waits for it, or it codes what is to
- * be stored of an answer that is out, or forgets a long one.
+ * A job encodes a response, for which its request waits; or it encodes a
+ * response to be stored that was sent already, or releases a long one.
  */
 
 
@@ -25,7 +25,7 @@
 
 
 typedef struct {
-    ngx_http_sszip_ctx_t        *ctx;          /* NULL: nobody waits */
+    ngx_http_sszip_ctx_t        *ctx;          /* NULL: none waits */
     ngx_pool_t                  *pool;
     ngx_thread_pool_t           *thread_pool;
     ngx_thread_task_t           *task;
@@ -47,7 +47,7 @@ static ngx_queue_t  ngx_http_sszip_waiting;
 static ngx_uint_t   ngx_http_sszip_running;
 static ngx_uint_t   ngx_http_sszip_at_once;
 
-/* running and waiting */
+/* number of running and waiting jobs */
 static ngx_uint_t   ngx_http_sszip_pending;
 static ngx_event_t  ngx_http_sszip_guard;
 
@@ -66,8 +66,8 @@ ngx_http_sszip_thread_init(void)
 
 
 /*
- * A worker that is told to quit does so once it has no timers.  While a thread
- * has an answer there may be no other.
+ * A worker that is quitting exits when it has no timers.  While a thread has
+ * a response, there may be no other timer.
  */
 
 static void
@@ -119,14 +119,14 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     if (ctx != NULL) {
 
-        /* the request stays, whoever closes it, until the thread is done */
+        /* the request stays until the thread is done, even if it is closed */
 
         r->main->blocked++;
 
         /*
-         * There is nothing to send, so send_timeout has no reason to run.  It
-         * is not r->aio that says so: the upstream of a post_action would wait
-         * for it to end, and for ever.
+         * There is no output, so send_timeout must not run.  r->aio is not
+         * set for that, because the upstream of a post_action would wait for
+         * its end, forever.
          */
 
         r->connection->write->delayed = 1;
@@ -144,7 +144,7 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
-/* as many as may run */
+/* posts as many jobs as may run */
 
 static void
 ngx_http_sszip_post_jobs(void)
@@ -174,11 +174,11 @@ ngx_http_sszip_post_jobs(void)
                 continue;
             }
 
-            /* the pool's queue is full, and has said so in the log */
+            /* the queue of the pool is full, which nginx has logged */
             ngx_http_sszip_thread_handler(job, ngx_cycle->log);
         }
 
-        /* done already, or nobody waits for it any more */
+        /* the job is done already, or no request waits for it any more */
 
         job->task->event.complete = 1;
         ngx_post_event(&job->task->event, &ngx_posted_events);
@@ -251,16 +251,19 @@ ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
     c->write->delayed = 0;
 
     if (c->error) {
-        /* the client has gone, and its request may end without a look at it */
+        /*
+         * the client is gone, and its request may end without reading the
+         * result
+         */
         ngx_http_sszip_store(r, ctx);
     }
 
     if (ngx_http_get_module_ctx(r, ngx_http_sszip_module) != ctx) {
 
         /*
-         * The client has gone, and a post_action has taken the request on.  If
-         * that is over only this has kept the request; if it was terminated
-         * its write handler waits for this.
+         * The client is gone, and a post_action has continued the request.
+         * If it is finished, only this job has kept the request; if it was
+         * terminated, its write handler waits for this.
          */
 
         ngx_http_sszip_abandon(ctx);
@@ -281,7 +284,9 @@ ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
 #if (NGX_HTTP_V2)
 
     if (r->stream) {
-        /* the write handler returns at once for a stream that can't write */
+        /*
+         * the write handler returns at once for a stream that is not writable
+         */
         c->write->ready = 1;
         c->write->active = 0;
     }
@@ -302,8 +307,8 @@ ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
 
 
 /*
- * If the step is a job: NGX_AGAIN if a thread has it, or it has run, and the
- * step is what comes of it.
+ * Starts the job of the present action, if it has one.  Returns NGX_AGAIN if
+ * a thread runs it; otherwise it has run, and its result is the next action.
  */
 
 ngx_int_t
@@ -332,7 +337,7 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* what no request waits for; NULL: there is nothing */
+/* runs a job that no request waits for; NULL: there is none */
 
 void
 ngx_http_sszip_own_job(ngx_http_request_t *r, sszip_job *job)

@@ -8,9 +8,9 @@
 
 
 /*
- * A new answer is fetched in a background subrequest, as proxy_cache does, in
- * which all goes as in the main request from the content phase on.  What it
- * fetches is for the cache alone.
+ * Background updates: a new response is fetched in a background subrequest,
+ * as proxy_cache does, which is processed like the main request from the
+ * content phase on.  The response is for the cache only.
  */
 
 
@@ -22,8 +22,9 @@ static ngx_int_t ngx_http_sszip_update_input_filter_init(void *data);
 
 
 /*
- * Before the answer is sent: the request may be gone after that.  If there
- * can't be a subrequest, the next one who asks is the next to try.
+ * Called before the response is sent, since the request may be gone after
+ * that.  If the subrequest cannot be created, the next request for the key
+ * tries again.
  */
 
 void
@@ -57,12 +58,12 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip update: \"%V?%V\"", &r->uri, &r->args);
 
-    /* the body that it sends is the main request's */
+    /* the subrequest sends the main request's body */
     r->preserve_body = 1;
 }
 
 
-/* NULL: there is none, and nothing more comes of the context */
+/* NULL: no subrequest was created, and the context is detached */
 
 ngx_http_request_t *
 ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -100,10 +101,10 @@ ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * Called with each attempt to finalize the subrequest.  A status is none but
- * the start of an error page, and some errors would break off the client's
- * answer.  An upstream that has failed after the head ends its subrequest like
- * one that has not.
+ * Called with each attempt to finalize the subrequest.  A status only starts
+ * an error page, and some errors would abort the client's response.  An
+ * upstream that fails after the head ends its subrequest like one that
+ * succeeds.
  */
 
 static ngx_int_t
@@ -132,7 +133,7 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         return rc;
     }
 
-    /* those who wait for it go on before the client has its answer */
+    /* followers are resumed before the client has its response */
 
     ctx->step.act = SSZIP_DO_PASS;
 
@@ -147,7 +148,7 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 }
 
 
-/* its head was judged */
+/* called after the core has evaluated the response head */
 
 void
 ngx_http_sszip_update_begins(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -160,7 +161,7 @@ ngx_http_sszip_update_begins(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
-    /* sszip alone keeps it: files wait for the client's connection, too */
+    /* only sszip stores it: nginx's files would wait for the client, too */
     u->cacheable = 0;
     u->store = 0;
 
@@ -171,7 +172,7 @@ ngx_http_sszip_update_begins(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
-    /* nobody is to have it: an error page perhaps, after a redirect */
+    /* the response is discarded: an error page perhaps, after a redirect */
 
     ctx->step.act = SSZIP_DO_PASS;
 
@@ -181,10 +182,10 @@ ngx_http_sszip_update_begins(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * The upstream module passes on what it has as the client's connection allows,
- * and runs that connection's timer, which is the main request's.  In its place
- * it gets a connection to nobody, that can always be written to; and it can
- * get it as soon as it has made its pipe, in u->input_filter_init().
+ * The upstream module sends bytes as the client's connection allows, and runs
+ * the timer of that connection, which belongs to the main request.  It is
+ * replaced by a connection without a client that is always writable, as soon
+ * as the upstream module has created its pipe, in u->input_filter_init().
  */
 
 static ngx_int_t
@@ -205,7 +206,7 @@ ngx_http_sszip_update_detach(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         || u->pipe->input_ctx != r
         || u->input_filter_init == NULL)
     {
-        /* modules whose answers are never buffered */
+        /* modules whose responses are never buffered */
         return NGX_DECLINED;
     }
 
@@ -257,12 +258,12 @@ ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
 
     ngx_http_sszip_drop_body(in);
 
-    /* it may have become too long to be stored */
+    /* the response may have become too long to be stored */
     ngx_http_sszip_wake();
 }
 
 
-/* NULL: it is another request */
+/* NULL: the request is no background request */
 
 ngx_http_sszip_ctx_t *
 ngx_http_sszip_update_ctx(ngx_http_request_t *r)

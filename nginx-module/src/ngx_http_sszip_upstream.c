@@ -8,14 +8,15 @@
 
 
 /*
- * The head that the node gets is the core's decision, but upstream modules
- * make it from the client's head, r->headers_in.  So there are other fields
- * for just as long as the upstream module reads them, and the client's are put
- * back before anything else can look: a "window".
+ * The core decides about the head of the upstream request, but upstream
+ * modules create it from the client's head, r->headers_in.  The headers are
+ * therefore replaced only while the upstream module reads them, and restored
+ * before any other code can read them: a "window".
  *
- * An upstream module makes its request in u->create_request(), called by its
- * content handler or, if the client's body is still to be read, later.  Both
- * calls are wrapped.  All is done within a call, so open windows form a stack.
+ * An upstream module creates its request in u->create_request(), called by
+ * its content handler or, if the client's body is still to be read, later.
+ * Both calls are wrapped.  A window opens and closes within a call, so open
+ * windows form a stack.
  */
 
 typedef struct ngx_http_sszip_window_s  ngx_http_sszip_window_t;
@@ -27,7 +28,7 @@ struct ngx_http_sszip_window_s {
     ngx_list_t                   headers;          /* the client's */
     unsigned                     edited:1;
 
-    /* of the client's body, while it stands back */
+    /* the client's body, while it is replaced */
     ngx_chain_t                 *bufs;
     off_t                        length;
     ngx_str_t                    length_value;
@@ -35,7 +36,7 @@ struct ngx_http_sszip_window_s {
     unsigned                     chunked:1;
     unsigned                     body:1;
 
-    /* of what the client asks for */
+    /* the client's target, while it is replaced */
     ngx_str_t                    uri;
     ngx_str_t                    unparsed_uri;
     unsigned                     valid_unparsed_uri:1;
@@ -78,7 +79,7 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    /* an error page within a window must see the client's fields */
+    /* an error page within a window must see the client's headers */
     ngx_http_sszip_close_window(r);
 
     ctx = slcf->enable ? ngx_http_sszip_get_ctx(r) : NULL;
@@ -94,8 +95,8 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     }
 
     /*
-     * A node that can't be reached may fail before the handler returns, and
-     * the stored answer that stands in for it comes before error pages.
+     * An upstream that cannot be reached may fail before the handler returns,
+     * and a stale response must be sent before error pages apply.
      */
 
     error_page = r->error_page;
@@ -121,7 +122,7 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     ngx_http_sszip_close_window(r);
     ngx_http_sszip_windows = window.outer;
 
-    /* the request is alive: the caller is still to finalize it with rc */
+    /* the request is alive: the caller still has to finalize it with rc */
 
     r->error_page = error_page;
 
@@ -150,7 +151,7 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
 /*
  * Subrequests of other modules have the client's body, and are not looked up:
- * where calls are judged they may not have one.
+ * under a policy they must not have a body.
  */
 
 static ngx_uint_t
@@ -170,8 +171,8 @@ ngx_http_sszip_may_pass(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * What others wait for, or will ask for, is fetched even when the client has
- * gone, as with proxy_cache: the upstream module does not look.
+ * A response for coalesced or later requests is fetched even if the client is
+ * gone, as with proxy_cache: the upstream module does not check the client.
  */
 
 static void
@@ -196,8 +197,8 @@ ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
 
 
 /*
- * A client of HTTP/2 has reset the stream, which can't be written to until the
- * client has made room, and now never will: who writes is to find that out.
+ * An HTTP/2 client has reset the stream, which waited for the client's window
+ * and now never becomes writable: the sender must detect that.
  */
 
 static void
@@ -249,9 +250,8 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
 
 
 /*
- * A body that the core has made, and the target and the fields that are its
- * own, go together or not at all: NGX_ERROR.  Other fields may stay what they
- * are.
+ * A body of the core, and the target and headers that belong to it, are all
+ * set or none is: NGX_ERROR. Other headers may stay unchanged.
  */
 
 static ngx_int_t
@@ -292,7 +292,7 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_OK;
     }
 
-    /* remembered by the variable, so that no script sees ours */
+    /* evaluated and cached first, so that no script sees the edited header */
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
     (void) ngx_http_get_indexed_variable(r, smcf->accept_encoding);
@@ -318,9 +318,9 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The upstream module reads the buffers and the length when it makes its
- * request, and keeps a copy of the chain for the next upstream.  All others,
- * error pages and logs among them, see the client's body.
+ * The upstream module reads the buffers and the length when it creates its
+ * request, and keeps a copy of the chain for the next upstream.  All other
+ * code, error pages and logs among it, sees the client's body.
  */
 
 static ngx_int_t
@@ -350,7 +350,10 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         r->headers_in.content_length->value = length;
     }
 
-    /* as the node is told by a variable, evaluated before or not */
+    /*
+     * variables that set the upstream's length, whether evaluated before or
+     * not
+     */
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
 
@@ -381,9 +384,9 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * Without a URI in proxy_pass the node gets the one that is unparsed.
- * Otherwise that of the location is cut off the parsed one, which must have
- * it; where another is asked for, the URI in proxy_pass says where the node
+ * Without a URI in proxy_pass, the upstream receives the unparsed URI. With
+ * one, the location's prefix is removed from the parsed URI, which must begin
+ * with it; for another target, the URI in proxy_pass is where the upstream
  * has it.
  */
 
@@ -397,7 +400,7 @@ ngx_http_sszip_replace_target(ngx_http_request_t *r,
         return;
     }
 
-    /* remembered by the variable, so that no script sees ours */
+    /* evaluated and cached first, so that no script sees the edited target */
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
     (void) ngx_http_get_indexed_variable(r, smcf->request_uri);
@@ -423,7 +426,7 @@ ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    /* of a rewritten URI nothing is cut off */
+    /* no prefix is removed from a rewritten URI */
 
     return !r->valid_location
            || (path->len >= clcf->name.len
@@ -432,7 +435,7 @@ ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
 }
 
 
-/* the client's fields without those that are edited, then these */
+/* the client's headers without the edited ones, followed by the edits */
 
 static ngx_table_elt_t *
 ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_edit *edits,
@@ -500,7 +503,7 @@ ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_edit *edits,
 }
 
 
-/* closes the windows of a request and of those that share its head */
+/* closes the windows of a request and of the requests that share its head */
 
 void
 ngx_http_sszip_close_window(ngx_http_request_t *r)
@@ -558,10 +561,10 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
 
 
 /*
- * proxy_cache keeps answers apart by the client's value of each field in the
- * node's Vary.  Fields that we make the same for all clients tell nothing
- * apart; keeping them would also make the lookup, which may happen within a
- * window, disagree with what is saved later.
+ * proxy_cache distinguishes responses by the client's values of the headers
+ * in the upstream's Vary.  Headers that sszip sets to the same value for all
+ * clients distinguish nothing; with them, the lookup, which may happen within
+ * a window, would not match the entry that is saved later.
  */
 
 void

@@ -14,14 +14,14 @@ static ngx_int_t ngx_http_sszip_no_variable(ngx_http_request_t *r,
 
 
 /*
- * A variable, since these survive redirects: a place in the request for what
- * Lua has said, which no configuration is to use.
+ * A variable for Lua's bypass, since variables survive redirects;
+ * configurations must not use it.
  */
 
 static ngx_str_t  ngx_http_sszip_lua_bypass = ngx_string("sszip_lua_bypass");
 
 
-/* the core names them, and says what they come to */
+/* the core defines the names and values of the variables */
 
 ngx_int_t
 ngx_http_sszip_add_variables(ngx_conf_t *cf)
@@ -139,7 +139,7 @@ ngx_http_sszip_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         return NGX_OK;
     }
 
-    /* the next one takes its place */
+    /* the next variable overwrites the text */
 
     v->data = ngx_pnalloc(r->pool, text.len);
     if (v->data == NULL) {

@@ -7,7 +7,7 @@
 #include "ngx_http_sszip_module.h"
 
 
-/* what the upstream module makes of the node and of its answer */
+/* hooks of the upstream module: failures, and redirects that it rewrites */
 
 
 static ngx_int_t ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r,
@@ -17,9 +17,9 @@ static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
 
 
 /*
- * An upstream that fails after it has passed on the head sends an empty flush
- * and says nothing else about it.  So its module is asked for what it was
- * finalized with, just before that flush.
+ * An upstream that fails after its head was sent sends an empty flush,
+ * without another sign of the failure.  So the status it is finalized with is
+ * recorded just before that flush.
  */
 
 void
@@ -47,8 +47,8 @@ ngx_http_sszip_watch_upstream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * proxy_redirect: it writes over what the node sent, which is what is stored,
- * and may do so in another way for the next client.
+ * proxy_redirect overwrites the upstream's header, which is what is stored,
+ * and may do so differently for the next client.
  */
 
 static ngx_int_t
@@ -92,7 +92,7 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL || ctx->finalize_request == NULL) {
-        /* an internal redirect has taken the context away */
+        /* an internal redirect has removed the context */
         return;
     }
 
@@ -108,8 +108,8 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
                && stands_in)
     {
         /*
-         * Before the head that says so.  A stored answer that stands in for
-         * the node's comes before error pages, which this rules out.
+         * Reported before the head of the error.  A stale response must be
+         * sent before error pages apply, which this rules out.
          */
 
         r->error_page = 1;
@@ -120,11 +120,11 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
 
 
 /*
- * The upstream module makes statuses of its own for what keeps it from an
- * answer, and says no more about it.  A status is the node's if the module has
- * read it from the node, for this request, and has not failed since.  Of its
- * own ones a 502 is for a head that it could not read if there is one, and the
- * connection neither ended nor failed.
+ * The upstream module sets statuses of its own when it cannot get a response,
+ * without a reason.  A status is the node's if the module has read it from
+ * the node for this request and has not failed since.  A 502 of its own means
+ * an invalid head if there is one and the connection neither ended nor
+ * failed.
  */
 
 sszip_failure
@@ -140,14 +140,14 @@ ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
     }
 
     if (u->cleanup != NULL && r->headers_out.status == status) {
-        /* it passes the node's head on */
+        /* the module sends the node's head */
         return SSZIP_FAILURE_STATUS;
     }
 
     c = u->peer.connection;
 
     if (c != NULL && u->request_sent && u->headers_in.status_n == status) {
-        /* it leaves the node's answer to an error page */
+        /* the module leaves the node's response to an error page */
         return SSZIP_FAILURE_STATUS;
     }
 
@@ -165,7 +165,7 @@ ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
 
     case NGX_HTTP_BAD_GATEWAY:
 
-        /* a head that breaks off is parsed up to its end */
+        /* a truncated head is parsed up to its end */
         if (u->state != NULL
             && u->state->header_time == (ngx_msec_t) -1
             && u->buffer.start != NULL

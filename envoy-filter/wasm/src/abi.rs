@@ -205,7 +205,7 @@ pub fn shared_value(key: &str) -> SharedValue {
 /// value has another version than `version` (any version but 0 sets an absent
 /// value). `None`: the proxy does not support shared values.
 pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
-    // SAFETY: the pointers and the lengths are those of slices.
+    // SAFETY: each pointer and length belong to one slice.
     let status = unsafe {
         proxy_set_shared_data(
             key.as_ptr(),
@@ -372,7 +372,7 @@ pub fn edit(kind: MapType, edits: &[HeadEdit]) {
 /// Sets a header to one line, or removes it.
 pub fn set(kind: MapType, name: &str, value: Option<&[u8]>) {
     let (text, length) = (name.as_ptr(), name.len());
-    // SAFETY: the pointers and the lengths are those of slices.
+    // SAFETY: each pointer and length belong to one slice.
     unsafe {
         match value {
             Some(value) => {
@@ -402,7 +402,7 @@ pub fn property(path: &str) -> Vec<u8> {
 /// Sets a value that access logs show.
 pub fn note(name: &str, value: &[u8]) {
     let (path, size) = (name.as_ptr(), name.len());
-    // SAFETY: the pointers and the lengths are those of slices.
+    // SAFETY: each pointer and length belong to one slice.
     unsafe { proxy_set_property(path, size, value.as_ptr(), value.len()) };
 }
 
@@ -418,7 +418,7 @@ pub fn declare_of_request() {
     arguments.extend_from_slice(OF_REQUEST.as_bytes());
     arguments.extend_from_slice(&[5 << 3, 1]);
     let (mut results, mut length) = (null_mut(), 0);
-    // SAFETY: the pointers and the lengths are those of slices; the proxy
+    // SAFETY: each pointer and length belong to one slice; the proxy
     // allocated the result for this call.
     unsafe {
         let done = proxy_call_foreign_function(
@@ -457,7 +457,7 @@ pub fn respond<'a>(
 ) {
     const NO_GRPC: i32 = -1;
     let pairs = written(fields);
-    // SAFETY: the pointers and the lengths are those of slices.
+    // SAFETY: each pointer and length belong to one slice.
     unsafe {
         proxy_send_local_response(
             u32::from(status),

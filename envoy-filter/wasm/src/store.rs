@@ -26,7 +26,7 @@ pub struct Store {
     /// Callouts in flight by the proxy's tokens, with the context that sent
     /// them.
     under_way: RefCell<HashMap<u32, (Ticket, u32)>>,
-    /// More callouts are due than were sent.
+    /// Whether callouts are due that were not sent.
     waits: Cell<bool>,
 }
 

@@ -25,7 +25,7 @@ use self::worker::Worker;
 
 pub use self::callbacks::of;
 
-/// Pause while no event can occur except those of other threads.
+/// Pause while only other threads can cause an event.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Simulates streams on one worker and a main thread that alternates with it.

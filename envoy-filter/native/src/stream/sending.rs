@@ -12,7 +12,7 @@ const AT_ONCE: usize = 64 << 10;
 
 /// The rest of a response.
 pub struct Sending {
-    /// `None` only after a drop.
+    /// Driver of the response; `None` only after a drop.
     driver: Option<Box<Driver>>,
     /// Number of bytes of the body that were passed to Envoy.
     sent: usize,

@@ -85,8 +85,7 @@ pub struct Exchange {
     /// The proxy buffers the response body, up to its limit.
     is_kept: bool,
     /// A deadline has resumed the response. From here on the proxy would buffer
-    /// the bytes it is told to continue with, so that all of them are sent by
-    /// deadlines.
+    /// bytes that a hook lets pass, so that all of them are sent by deadlines.
     is_paced: bool,
     /// Bytes that wait for the next of these deadlines.
     paced: Vec<u8>,

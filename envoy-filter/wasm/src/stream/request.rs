@@ -83,8 +83,8 @@ impl Exchange {
         driver.is_some_and(|driver| driver.is_too_long(length, limit))
     }
 
-    /// Handles the request body, of which `length` bytes have arrived, buffered
-    /// bytes included.
+    /// Handles the request body, whose first `length` bytes have arrived,
+    /// buffered bytes included.
     pub fn request_body(&mut self, length: usize, is_last: bool) -> Act {
         match self.state {
             State::Reading => {}
@@ -168,7 +168,7 @@ impl Exchange {
     pub fn request_trailers(&mut self) -> Act {
         match self.state {
             State::Reading => {
-                // the proxy has the bytes that it was told to buffer
+                // the proxy has the bytes that the filter let it buffer
                 let kept = match self.taken.length() {
                     0 => self.body_length,
                     _ => 0,

@@ -3,8 +3,8 @@
 //! Within the hook for a piece, the bytes in the piece's buffer are sent. If
 //! the stream is stopped there, the proxy buffers them up to the listener's
 //! limit, and sends them when the stream is resumed. After that, the proxy
-//! would lose bytes it is told to continue with: such a stream is sent by
-//! deadlines until its end.
+//! would lose bytes that a hook lets pass: such a stream is sent by deadlines
+//! until its end.
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::Driver;
