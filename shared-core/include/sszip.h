@@ -95,7 +95,8 @@ typedef enum {
      */
     SSZIP_STATUS_NULL = 1,
     /*
-     The library failed inside. The object may only be passed to its `_free`.
+     The library failed inside. The object may only be passed to its
+     `_free`.
      */
     SSZIP_STATUS_PANIC = 2,
     /*
@@ -104,8 +105,8 @@ typedef enum {
      */
     SSZIP_STATUS_MISUSE = 3,
     /*
-     A directive, a name or a value is not accepted; an error text is written
-     where the function returns one.
+     A directive, a name or a value is not accepted; an error text is
+     written where the function returns one.
      */
     SSZIP_STATUS_INVALID = 4,
     /*
@@ -194,8 +195,8 @@ typedef enum {
     SSZIP_DO_FORWARD = 1,
     /*
      Send the request to the upstream with `sszip_exchange_request_body` as
-     its body and, if it is not empty, `sszip_exchange_request_target` as its
-     target.
+     its body and, if it is not empty, `sszip_exchange_request_target` as
+     its target.
      */
     SSZIP_DO_FORWARD_REWRITTEN = 2,
     /*
@@ -288,7 +289,8 @@ typedef enum {
     SSZIP_BESIDE_CHANGED = 1,
     /*
      The other filters change the body, and every piece of the upstream's
-     body must be in memory when it is passed to `sszip_exchange_node_piece`.
+     body must be in memory when it is passed to
+     `sszip_exchange_node_piece`.
      */
     SSZIP_BESIDE_APART = 2,
 } sszip_beside;
@@ -507,8 +509,8 @@ typedef struct {
      */
     sszip_str url;
     /*
-     Response headers that the host's own configuration hides from clients on
-     this route. Inner routes do not inherit them.
+     Response headers that the host's own configuration hides from clients
+     on this route. Inner routes do not inherit them.
      */
     const sszip_str *hidden;
     /*
@@ -597,7 +599,8 @@ typedef struct {
      */
     uint64_t max_entry;
     /*
-     Time without a request after which an entry is removed, in milliseconds.
+     Time without a request after which an entry is removed, in
+     milliseconds.
      */
     uint64_t inactive;
     /*
@@ -652,8 +655,8 @@ typedef struct {
 } sszip_request_head;
 
 /*
- A change to one header of a message head: the header is set to the value, in
- place of all present values, or removed if `value.data` is NULL.
+ A change to one header of a message head: the header is set to the value,
+ in place of all present values, or removed if `value.data` is NULL.
  */
 typedef struct {
     /*
@@ -754,8 +757,8 @@ typedef struct {
      */
     size_t written;
     /*
-     All input was consumed and flushed as requested. Otherwise the output is
-     full: call again with the rest of the piece and the same flush.
+     All input was consumed and flushed as requested. Otherwise the output
+     is full: call again with the rest of the piece and the same flush.
      */
     bool complete;
 } sszip_progress;
@@ -769,9 +772,9 @@ typedef struct {
      */
     size_t size;
     /*
-     Namespace, which separates the responses of one chain from the responses
-     of other chains. NULL `data`: the library derives it from the route's upstream, `port`,
-     `host` and the request's target.
+     Namespace, which separates the responses of one chain from the
+     responses of other chains. NULL `data`: the library derives it from the
+     route's upstream, `port`, `host` and the request's target.
      */
     sszip_str name_space;
     /*
@@ -848,7 +851,8 @@ typedef struct {
      */
     size_t size;
     /*
-     `sszip_board_length()` bytes that all workers share. The host owns them.
+     `sszip_board_length()` bytes that all workers share. The host owns
+     them.
      */
     void *memory;
     /*
@@ -867,8 +871,9 @@ typedef struct {
  */
 typedef struct {
     /*
-     Name of the type as the consensus specifications write it, or a JSON-RPC
-     method or the path of a Beacon API route, whose result is meant.
+     Name of the type as the consensus specifications write it, or a
+     JSON-RPC method or the path of a Beacon API route, whose result is
+     meant.
      */
     sszip_str name;
     /*
@@ -953,49 +958,50 @@ sszip_status sszip_plan_new(sszip_str prefix,
  Adds a directive to the block `*block`; 0: a new block, whose number is
  written to `*block`.
 
- Writes a text for the operator to `said`, which continues the directive's
+ Writes a text for the operator to `text`, which continues the directive's
  name: on `SSZIP_STATUS_INVALID` the error and the accepted values, and the
  configuration is unchanged; on `SSZIP_STATUS_OK` a warning, or an empty
  string. Valid until the next call for `plan`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
- number of that plan or 0; `directive` is NULL or valid with all that it points
- at; `said` points at memory of its type.
+ number of that plan or 0; `directive` is NULL or valid with all that it
+ points at; `text` points at memory of its type.
  */
 sszip_status sszip_plan_set(sszip_plan *plan,
                             size_t *block,
                             const sszip_directive *directive,
-                            sszip_str *said);
+                            sszip_str *text);
 
 /*
  Adds the route of the block `*block` inside the block `outer`, and writes
- its settings to `rules`; `rules->config` is valid until `sszip_plan_free`.
- 0: a block without directives; if `*block` is 0, a number is written to it.
+ its settings to `settings`; `settings->config` is valid until
+ `sszip_plan_free`. 0: a block without directives; if `*block` is 0, a
+ number is written to it.
 
- Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+ Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
  error with its position in the configuration; on `SSZIP_STATUS_OK` a
  warning, or an empty string. Valid until the next call for `plan`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
- number of that plan or 0, which `outer` is, too; `place` is NULL or valid with
- all that it points at; the results point at memory of their type.
+ number of that plan or 0, which `outer` is, too; `route` is NULL or valid
+ with all that it points at; the results point at memory of their type.
  */
 sszip_status sszip_plan_add(sszip_plan *plan,
                             size_t *block,
                             size_t outer,
-                            const sszip_place *place,
-                            sszip_rules *rules,
-                            sszip_str *said);
+                            const sszip_place *route,
+                            sszip_rules *settings,
+                            sszip_str *text);
 
 /*
  Adds a named group of servers, which the `url` of a route may refer to by
  this name.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are `nservers`
- valid strings, and `name` is one.
+ `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are
+ `nservers` valid strings, and `name` is one.
  */
 sszip_status sszip_plan_add_upstream(sszip_plan *plan,
                                      sszip_str name,
@@ -1004,15 +1010,15 @@ sszip_status sszip_plan_add_upstream(sszip_plan *plan,
 
 /*
  Validates the configuration as a whole, after all its parts were added.
- Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+ Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
  error, on `SSZIP_STATUS_OK` a warning or an empty string. Valid until the
  next call for `plan`.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
+ `plan` is NULL or from `sszip_plan_new` and not freed; `text` points at
  memory of its type.
  */
-sszip_status sszip_plan_check(sszip_plan *plan, sszip_str *said);
+sszip_status sszip_plan_check(sszip_plan *plan, sszip_str *text);
 
 /*
  Returns the address of the owner of a store, after `sszip_plan_check`:
@@ -1027,17 +1033,16 @@ sszip_str sszip_plan_owner(const sszip_plan *plan);
 /*
  Prepares a worker process, one of `processes`, after the last fork. Creates
  the hot tier with the worker's share of `cache_memory`, if a route caches;
- allocates what would otherwise be allocated on first use, when memory may be
- exhausted; configures how the C library retains freed memory; and joins the
- owner of a store, to which the host opens the connections after
- `sszip_link_tick`. A second call has no effect. Without this call nothing is
- cached.
+ allocates what would otherwise be allocated on first use, when memory may
+ be exhausted; configures how the C library retains freed memory; and joins
+ the owner of a store, to which the host opens the connections after
+ `sszip_link_tick`. A second call has no effect. Without this call nothing
+ is cached.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed.
  */
-sszip_status sszip_plan_start(const sszip_plan *plan,
-                              size_t processes);
+sszip_status sszip_plan_start(const sszip_plan *plan, size_t processes);
 
 /*
  Returns the host's own store and the settings of its owner, after
@@ -1048,8 +1053,7 @@ sszip_status sszip_plan_start(const sszip_plan *plan,
  `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
  memory of its type.
  */
-sszip_status sszip_plan_store(const sszip_plan *plan,
-                              sszip_store *out);
+sszip_status sszip_plan_store(const sszip_plan *plan, sszip_store *out);
 
 /*
  Frees a configuration with its `sszip_config`s. Exchanges that were created
@@ -1066,8 +1070,8 @@ void sszip_plan_free(sszip_plan *plan);
  `SSZIP_STATUS_MEMORY` while the process is short of memory.
 
  # Safety
- `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out` points at
- memory of its type.
+ `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out`
+ points at memory of its type.
  */
 sszip_status sszip_exchange_new(const sszip_config *config,
                                 sszip_exchange **out);
@@ -1092,9 +1096,9 @@ sszip_status sszip_exchange_request_head(sszip_exchange *exchange,
                                          const sszip_request_head *head);
 
 /*
- Returns the changes to the request head that the upstream receives. The list
- is valid until the next call of an `_edits` function for the exchange, its
- strings until `sszip_exchange_free`.
+ Returns the changes to the request head that the upstream receives. The
+ list is valid until the next call of an `_edits` function for the exchange,
+ its strings until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.
@@ -1143,8 +1147,8 @@ sszip_status sszip_exchange_piece(sszip_exchange *exchange,
                                   sszip_step *step);
 
 /*
- Ends the buffering window, because its time is over or the upstream flushes.
- After `SSZIP_DO_AWAIT` the host continues to buffer.
+ Ends the buffering window, because its time is over or the upstream
+ flushes. After `SSZIP_DO_AWAIT` the host continues to buffer.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1173,25 +1177,25 @@ size_t sszip_exchange_read_size(const sszip_exchange *exchange);
 int64_t sszip_exchange_next_timer(const sszip_exchange *exchange);
 
 /*
- Compresses the buffered body, then `piece`, into `output`, up to `room`
+ Compresses the buffered body, then `piece`, into `output`, up to `capacity`
  bytes. `flush` is an `sszip_flush`. On any status other than
  `SSZIP_STATUS_OK` the host must truncate the response visibly.
 
  # Safety
  `exchange` is NULL or valid, `piece` a valid string; `output` has room for
- `room` bytes; `progress` points at memory of its type.
+ `capacity` bytes; `progress` points at memory of its type.
  */
 sszip_status sszip_exchange_stream(sszip_exchange *exchange,
                                    sszip_str piece,
                                    uint32_t flush,
                                    uint8_t *output,
-                                   size_t room,
+                                   size_t capacity,
                                    sszip_progress *progress);
 
 /*
- Ends a buffered body at its end, and returns the next action. If the library
- fails inside, the exchange sends the original, or fails if the body is known
- to be truncated.
+ Ends a buffered body at its end, and returns the next action. If the
+ library fails inside, the exchange sends the original, or fails if the body
+ is known to be truncated.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
@@ -1274,47 +1278,46 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_need sszip_exchange_need(sszip_exchange *exchange,
-                               int64_t length);
+sszip_need sszip_exchange_need(sszip_exchange *exchange, int64_t length);
 
 /*
  Reserves memory for a copy of `bytes` bytes of the request body, which the
- host assembles for the lookup because it stores the body in several buffers.
- The lookup releases the reservation. `false`: the memory budget is
+ host assembles for the lookup because it stores the body in several
+ buffers. The lookup releases the reservation. `false`: the memory budget is
  exhausted, and the lookup takes place without a body.
 
  # Safety
  `exchange` is NULL or valid.
  */
-bool sszip_exchange_take_room(sszip_exchange *exchange,
-                              size_t bytes);
+bool sszip_exchange_take_room(sszip_exchange *exchange, size_t bytes);
 
 /*
  Looks up stored responses to the request, and returns the next action. If
  the library fails inside, the request is forwarded.
 
  # Safety
- `exchange` is NULL or valid; `asked` is NULL or valid with all that it
+ `exchange` is NULL or valid; `request` is NULL or valid with all that it
  points at; `step` points at memory of its type.
  */
 sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
-                                    const sszip_asked *asked,
+                                    const sszip_asked *request,
                                     sszip_step *step);
 
 /*
- Purges the entries that `query` selects (docs/caching.md, Purging), in place
- of a lookup and with its actions. `method` is the request's method.
- `asked->name_space` is the namespace of a query without one; `asked->waiter`
- must not be 0.
+ Purges the entries that `query` selects (docs/caching.md, Purging), in
+ place of a lookup and with its actions. `method` is the request's method.
+ `request->name_space` is the namespace of a query without one;
+ `request->waiter` must not be 0.
 
  # Safety
- `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is
- NULL or valid with all that it points at; `step` points at memory of its type.
+ `exchange` is NULL or valid, `method` and `query` are valid strings;
+ `request` is NULL or valid with all that it points at; `step` points at
+ memory of its type.
  */
 sszip_status sszip_exchange_purge(sszip_exchange *exchange,
                                   sszip_str method,
                                   sszip_str query,
-                                  const sszip_asked *asked,
+                                  const sszip_asked *request,
                                   sszip_step *step);
 
 /*
@@ -1331,13 +1334,13 @@ sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
 /*
  Returns an exchange for a probe, before the request is processed any
  further; NULL: no probe is due. Call it until it returns NULL. The host
- sends a GET without a body to the path that `sszip_exchange_path_of_inquiry`
- derives from this request's path, and continues the new exchange with the
- response head. `url` is the upstream of this request if it differs from
- request to request; NULL `data`: the route's upstream. The host cancels the
- probe if there is no response after `sszip_exchange_next_timer`
- milliseconds. It owns the new exchange and frees it with
- `sszip_exchange_free`.
+ sends a GET without a body to the path that
+ `sszip_exchange_path_of_inquiry` derives from this request's path, and
+ continues the new exchange with the response head. `url` is the upstream of
+ this request if it differs from request to request; NULL `data`: the
+ route's upstream. The host cancels the probe if there is no response after
+ `sszip_exchange_next_timer` milliseconds. It owns the new exchange and
+ frees it with `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid, `url` a valid string.
@@ -1354,8 +1357,8 @@ sszip_exchange *sszip_exchange_take_inquiry(sszip_exchange *exchange,
  `SSZIP_STATUS_MISUSE`: the exchange is no probe.
 
  # Safety
- `exchange` is NULL or valid, `path` a valid string; `out` points at memory of its
- type.
+ `exchange` is NULL or valid, `path` a valid string; `out` points at memory
+ of its type.
  */
 sszip_status sszip_exchange_path_of_inquiry(sszip_exchange *exchange,
                                             sszip_str path,
@@ -1364,30 +1367,30 @@ sszip_status sszip_exchange_path_of_inquiry(sszip_exchange *exchange,
 /*
  Reports that the upstream failed the request, before the head of the host's
  own error response, whose status is `status`. `failure` is an
- `sszip_failure`. Writes to `stands_in` whether a stale response is sent in
- its place.
+ `sszip_failure`. Writes to `serves_stale` whether a stale response is sent
+ in its place.
 
  # Safety
- `exchange` is NULL or valid; `stands_in` points at memory of its type.
+ `exchange` is NULL or valid; `serves_stale` points at memory of its type.
  */
 sszip_status sszip_exchange_fails(sszip_exchange *exchange,
                                   uint32_t failure,
                                   uint16_t status,
                                   uint64_t now,
-                                  bool *stands_in);
+                                  bool *serves_stale);
 
 /*
- Writes to `stands_in` the result that `sszip_exchange_fails` would have,
+ Writes to `serves_stale` the result that `sszip_exchange_fails` would have,
  without reporting a failure.
 
  # Safety
- `exchange` is NULL or valid; `stands_in` points at memory of its type.
+ `exchange` is NULL or valid; `serves_stale` points at memory of its type.
  */
 sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
                                            uint32_t failure,
                                            uint16_t status,
                                            uint64_t now,
-                                           bool *stands_in);
+                                           bool *serves_stale);
 
 /*
  Returns the body of the upstream request, after
@@ -1426,8 +1429,8 @@ uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 
 /*
- Prevents that the response is stored, because the host rewrote the target of
- its redirect for this client.
+ Prevents that the response is stored, because the host rewrote the target
+ of its redirect for this client.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1443,17 +1446,16 @@ sszip_status sszip_exchange_redirected(sszip_exchange *exchange);
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_job *sszip_exchange_sent(sszip_exchange *exchange,
-                               uint64_t now);
+sszip_job *sszip_exchange_sent(sszip_exchange *exchange, uint64_t now);
 
 /*
- Reads the response head as the upstream sent it, before the host hides, adds
- or changes a header, and before `sszip_exchange_response_head`, where the
- host can tell the two apart. `failure`, an `sszip_failure`, is the way in
- which the upstream failed if the status is a failure and
- `sszip_exchange_fails` was not called. Writes to `replaced` whether a stored
- response replaces the upstream's, with `sszip_exchange_status` and the head
- edits as the whole head.
+ Reads the response head as the upstream sent it, before the host hides,
+ adds or changes a header, and before `sszip_exchange_response_head`, where
+ the host can tell the two apart. `failure`, an `sszip_failure`, is the way
+ in which the upstream failed if the status is a failure and
+ `sszip_exchange_fails` was not called. Writes to `replaced` whether a
+ stored response replaces the upstream's, with `sszip_exchange_status` and
+ the head edits as the whole head.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -1467,22 +1469,22 @@ sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
 
 /*
  Reports whether the host's other filters appear to change the body
- (`changes`) and compress it (`codes`), and whether its head has a length.
- Call it before `sszip_exchange_response_head`, or before a stored response
- is sent. Returns the effect of the other filters.
+ (`changes`) and compress it (`compresses`), and whether its head has a
+ length. Call it before `sszip_exchange_response_head`, or before a stored
+ response is sent. Returns the effect of the other filters.
 
  # Safety
  `exchange` is NULL or valid.
  */
 sszip_beside sszip_exchange_beside(sszip_exchange *exchange,
                                    bool changes,
-                                   bool codes,
+                                   bool compresses,
                                    bool has_length);
 
 /*
- Returns whether filter detection found for the first time that other filters
- change bodies on this route, which the host logs. Returns `true` once; call
- it after `sszip_exchange_beside` and `sszip_exchange_sent`.
+ Returns whether filter detection found for the first time that other
+ filters change bodies on this route, which the host logs. Returns `true`
+ once; call it after `sszip_exchange_beside` and `sszip_exchange_sent`.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1507,21 +1509,22 @@ sszip_job *sszip_exchange_node_piece(sszip_exchange *exchange,
 
 /*
  Reads the headers of a stored response after the host's other filters
- changed its head; if they change the body, the response is sent in identity.
- Read the head edits and the body again afterwards. `SSZIP_STATUS_MEMORY`:
- the response cannot be sent.
+ changed its head; if they change the body, the response is sent in
+ identity. Read the head edits and the body again afterwards.
+ `SSZIP_STATUS_MEMORY`: the response cannot be sent.
 
  # Safety
- `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
+ `exchange` is NULL or valid; `fields` are `nfields` fields of valid
+ strings.
  */
 sszip_status sszip_exchange_stored_head(sszip_exchange *exchange,
                                         const sszip_field *fields,
                                         size_t nfields);
 
 /*
- Returns whether a response of this media type and length (negative: unknown)
- would be compressed, or is a compressed stored response or a part of a
- batch; other filters must not compress it before. `false` for NULL.
+ Returns whether a response of this media type and length (negative:
+ unknown) would be compressed, or is a compressed stored response or a part
+ of a batch; other filters must not compress it before. `false` for NULL.
 
  # Safety
  `exchange` is NULL or valid, `content_type` a valid string.
@@ -1531,8 +1534,8 @@ bool sszip_exchange_would_code(const sszip_exchange *exchange,
                                int64_t length);
 
 /*
- Returns whether the awaited response is stored, so that it is worth fetching
- although the client is gone. `false` for NULL.
+ Returns whether the awaited response is stored, so that it is worth
+ fetching although the client is gone. `false` for NULL.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1550,14 +1553,13 @@ sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
 
 /*
  Writes the next line for the error log about verified hits to `text`,
- truncated to `size` bytes, and returns its length; 0: there is none. Call it
- until it returns 0 after a response was stored.
+ truncated to `size` bytes, and returns its length; 0: there is none. Call
+ it until it returns 0 after a response was stored.
 
  # Safety
  `text` is NULL, or `size` bytes can be written there.
  */
-size_t sszip_next_line(uint8_t *text,
-                       size_t size);
+size_t sszip_next_line(uint8_t *text, size_t size);
 
 /*
  Escapes text from other programs for a line of a log, so that it cannot
@@ -1565,16 +1567,15 @@ size_t sszip_next_line(uint8_t *text,
  `size` bytes, and returns its length.
 
  # Safety
- `said` is a valid string; `text` is NULL, or `size` bytes can be written there.
+ `input` is a valid string; `text` is NULL, or `size` bytes can be written
+ there.
  */
-size_t sszip_log_text(sszip_str said,
-                      uint8_t *text,
-                      size_t size);
+size_t sszip_log_text(sszip_str input, uint8_t *text, size_t size);
 
 /*
- Returns the `waiter` of a waiting request whose lookup is to be repeated; 0:
- there is none. Call it until it returns 0, after a response was stored and
- after an exchange was freed.
+ Returns the `waiter` of a waiting request whose lookup is to be repeated;
+ 0: there is none. Call it until it returns 0, after a response was stored
+ and after an exchange was freed.
  */
 size_t sszip_next_woken(void);
 
@@ -1614,8 +1615,8 @@ sszip_status sszip_job_store(sszip_job *job, uint64_t now);
 
 /*
  Returns a job that releases the memory of a long response off the event
- loop, since that takes a tenth of a millisecond per megabyte; NULL: there is
- none. The host owns the job and ends it with `sszip_job_store`. Call it
+ loop, since that takes a tenth of a millisecond per megabyte; NULL: there
+ is none. The host owns the job and ends it with `sszip_job_store`. Call it
  before `sszip_exchange_free`, when no result of the exchange is used any
  more.
 
@@ -1625,8 +1626,8 @@ sszip_status sszip_job_store(sszip_job *job, uint64_t now);
 sszip_job *sszip_exchange_last_job(sszip_exchange *exchange);
 
 /*
- Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and frees
- the job.
+ Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and
+ frees the job.
 
  # Safety
  `exchange` and `job` are NULL or valid, the job is from that exchange, and
@@ -1637,15 +1638,15 @@ sszip_status sszip_exchange_done(sszip_exchange *exchange,
                                  sszip_step *step);
 
 /*
- Returns the size in bytes of the memory in which all workers of a host share
- their tip floors.
+ Returns the size in bytes of the memory in which all workers of a host
+ share their tip floors.
  */
 size_t sszip_heads_length(void);
 
 /*
- Attaches the memory in which the workers of the host share their tip floors.
- Call it after the process is configured, and before it serves. The host
- keeps the memory until the process ends.
+ Attaches the memory in which the workers of the host share their tip
+ floors. Call it after the process is configured, and before it serves. The
+ host keeps the memory until the process ends.
 
  # Safety
  `memory` is NULL or `sszip_heads_length()` bytes, aligned for `uint64_t`,
@@ -1666,24 +1667,25 @@ sszip_status sszip_heads_share(void *memory);
 sszip_link_need sszip_link_next(size_t *slot);
 
 /*
- Reports the result of opening the connection, an `sszip_link_opened`, at the
- time `now`.
+ Reports the result of opening the connection, an `sszip_link_opened`, at
+ the time `now`.
  */
 sszip_status sszip_link_connected(size_t slot,
-                                  uint32_t opened,
+                                  uint32_t result,
                                   uint64_t now);
 
 /*
- Returns the bytes to write to the connection: at most `room` pieces, in
+ Returns the bytes to write to the connection: at most `capacity` pieces, in
  order, and their number in `count`; 0: there is nothing to write. Valid
  until the next call of a function of the link.
 
  # Safety
- `out` points at memory for `room` of its type, `count` at memory of its type.
+ `out` points at memory for `capacity` of its type, `count` at memory of its
+ type.
  */
 sszip_status sszip_link_output(size_t slot,
                                sszip_str *out,
-                               size_t room,
+                               size_t capacity,
                                size_t *count);
 
 /*
@@ -1719,8 +1721,8 @@ sszip_status sszip_link_closed(size_t slot, uint64_t now);
 
 /*
  Sends waiting requests and ends requests that took too long. Returns the
- number of milliseconds after which it must be called again at the latest; 0:
- no call is due.
+ number of milliseconds after which it must be called again at the latest;
+ 0: no call is due.
  */
 uint64_t sszip_link_tick(uint64_t now);
 
@@ -1733,8 +1735,7 @@ uint64_t sszip_link_tick(uint64_t now);
  # Safety
  `is_bad` points at memory of its type.
  */
-sszip_str sszip_link_news(uint64_t now,
-                          bool *is_bad);
+sszip_str sszip_link_news(uint64_t now, bool *is_bad);
 
 /*
  Returns the size in bytes of the memory that the counters occupy.
@@ -1752,7 +1753,8 @@ size_t sszip_board_length(void);
 sszip_status sszip_board_begin(void *memory);
 
 /*
- Counts a finished exchange. Later calls for the same exchange count nothing.
+ Counts a finished exchange. Later calls for the same exchange count
+ nothing.
 
  # Safety
  `exchange` is NULL or valid; `board` is NULL or valid, and its memory was
@@ -1765,7 +1767,8 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
  Counts the verified hits and upstream errors of the process since the last
  call, and updates the gauges of memory and of waiting requests, since no
  client may come to this worker for a long time. Call it after each event of
- the host's loop that may end an exchange, and when a request begins to wait.
+ the host's loop that may end an exchange, and when a request begins to
+ wait.
 
  # Safety
  `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
@@ -1773,8 +1776,8 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
 sszip_status sszip_board_refresh(const sszip_board *board);
 
 /*
- Resets the gauges of a worker, when it starts, since it may replace one that
- died, and when it ends. The counters keep their values.
+ Resets the gauges of a worker, when it starts, since it may replace one
+ that died, and when it ends. The counters keep their values.
 
  # Safety
  `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
@@ -1783,18 +1786,18 @@ sszip_status sszip_board_clear(const sszip_board *board);
 
 /*
  Responds to a status request, in place of a lookup and with its actions.
- `method` is the request's method; `asked->waiter` must not be 0.
+ `method` is the request's method; `request->waiter` must not be 0.
 
  # Safety
- `exchange` is NULL or valid, `method` and `query` are valid strings; `asked`
- is NULL or valid with all that it points at; `board` is NULL or valid, and
- its memory was passed to `sszip_board_begin`; `step` points at memory of its
- type.
+ `exchange` is NULL or valid, `method` and `query` are valid strings;
+ `request` is NULL or valid with all that it points at; `board` is NULL or
+ valid, and its memory was passed to `sszip_board_begin`; `step` points at
+ memory of its type.
  */
 sszip_status sszip_exchange_tell_status(sszip_exchange *exchange,
                                         sszip_str method,
                                         sszip_str query,
-                                        const sszip_asked *asked,
+                                        const sszip_asked *request,
                                         const sszip_board *board,
                                         sszip_step *step);
 
@@ -1810,9 +1813,7 @@ void sszip_given_free(void);
  # Safety
  `name` is a valid string; `out` points at memory of its type.
  */
-sszip_status sszip_kept_get(sszip_str name,
-                            uint64_t now,
-                            sszip_str *out);
+sszip_status sszip_kept_get(sszip_str name, uint64_t now, sszip_str *out);
 
 /*
  Stores a value for `ttl` milliseconds. Writes to `out` the request that
@@ -1835,8 +1836,7 @@ sszip_status sszip_kept_set(sszip_str name,
  # Safety
  `name` is a valid string; `out` points at memory of its type.
  */
-sszip_status sszip_kept_delete(sszip_str name,
-                               sszip_str *out);
+sszip_status sszip_kept_delete(sszip_str name, sszip_str *out);
 
 /*
  Returns the request that looks a value up with the owner, and the
@@ -1865,9 +1865,9 @@ sszip_status sszip_kept_take(sszip_str name,
                              sszip_str *out);
 
 /*
- Returns the response that is stored in this process's memory under `key`, 64
- hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL `data`:
- there is none.
+ Returns the response that is stored in this process's memory under `key`,
+ 64 hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL
+ `data`: there is none.
 
  # Safety
  The strings are valid; `out` points at memory of its type.
@@ -1884,8 +1884,7 @@ sszip_status sszip_stored_get(sszip_str key,
  # Safety
  `query` is a valid string; `out` points at memory of its type.
  */
-sszip_status sszip_purge_request(sszip_str query,
-                                 sszip_str *out);
+sszip_status sszip_purge_request(sszip_str query, sszip_str *out);
 
 /*
  Parses the head of an owner reply, up to its empty line: returns its status
@@ -1907,21 +1906,23 @@ sszip_status sszip_owner_head(sszip_str head,
 sszip_status sszip_gzip(sszip_str data, uint8_t level, sszip_str *out);
 
 /*
- Decompresses gzip members to at most `most` bytes.
+ Decompresses gzip members to at most `max_length` bytes.
 
  # Safety
  `data` is a valid string; `out` points at memory of its type.
  */
-sszip_status sszip_gunzip(sszip_str data, size_t most, sszip_str *out);
+sszip_status sszip_gunzip(sszip_str data,
+                          size_t max_length,
+                          sszip_str *out);
 
 /*
  Converts JSON to SSZ.
 
  # Safety
- `what` is NULL or valid with all that it points at, `json` a valid string; `out` points at
- memory of its type.
+ `ssz_type` is NULL or valid with all that it points at, `json` a valid
+ string; `out` points at memory of its type.
  */
-sszip_status sszip_json_to_ssz(const sszip_what *what,
+sszip_status sszip_json_to_ssz(const sszip_what *ssz_type,
                                sszip_str json,
                                sszip_str *out);
 
@@ -1929,10 +1930,10 @@ sszip_status sszip_json_to_ssz(const sszip_what *what,
  Converts SSZ to JSON.
 
  # Safety
- `what` is NULL or valid with all that it points at, `ssz` a valid string;
- `out` points at memory of its type.
+ `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
+ string; `out` points at memory of its type.
  */
-sszip_status sszip_ssz_to_json(const sszip_what *what,
+sszip_status sszip_ssz_to_json(const sszip_what *ssz_type,
                                sszip_str ssz,
                                sszip_str *out);
 
@@ -1940,10 +1941,10 @@ sszip_status sszip_ssz_to_json(const sszip_what *what,
  Checks that SSZ is a valid value of the type. `out` is empty if it is.
 
  # Safety
- `what` is NULL or valid with all that it points at, `ssz` a valid string;
- `out` points at memory of its type.
+ `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
+ string; `out` points at memory of its type.
  */
-sszip_status sszip_ssz_check(const sszip_what *what,
+sszip_status sszip_ssz_check(const sszip_what *ssz_type,
                              sszip_str ssz,
                              sszip_str *out);
 
@@ -1951,10 +1952,10 @@ sszip_status sszip_ssz_check(const sszip_what *what,
  Computes the hash tree root of SSZ: `0x` and 64 hexadecimal digits.
 
  # Safety
- `what` is NULL or valid with all that it points at, `ssz` a valid string;
- `out` points at memory of its type.
+ `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
+ string; `out` points at memory of its type.
  */
-sszip_status sszip_ssz_root(const sszip_what *what,
+sszip_status sszip_ssz_root(const sszip_what *ssz_type,
                             sszip_str ssz,
                             sszip_str *out);
 
@@ -1968,22 +1969,22 @@ uint8_t *sszip_calls_room(size_t length);
 
 /*
  Parses the calls of a request whose headers are `fields`: at most
- `most_calls`, in a body of at most `most_bytes`, which is decompressed if it
- has a content coding. The body lies in the host's memory or in the memory of
- `sszip_calls_room`; the results point into it, or into the decompressed
+ `max_calls`, in a body of at most `max_bytes`, which is decompressed if it
+ has a content coding. The body lies in the host's memory or in the memory
+ of `sszip_calls_room`; the results point into it, or into the decompressed
  body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
 
  # Safety
- `fields` are `nfields` valid fields, and `body` is a valid string; the results point at
- memory of their type.
+ `fields` are `nfields` valid fields, and `body` is a valid string; the
+ results point at memory of their type.
  */
 sszip_status sszip_calls_read(const sszip_field *fields,
                               size_t nfields,
                               sszip_str body,
-                              size_t most_bytes,
-                              size_t most_calls,
-                              const sszip_call **read,
-                              size_t *nread,
+                              size_t max_bytes,
+                              size_t max_calls,
+                              const sszip_call **calls,
+                              size_t *ncalls,
                               bool *is_batch,
                               sszip_str *out);
 
@@ -1995,12 +1996,12 @@ sszip_status sszip_calls_read(const sszip_field *fields,
  the results point at memory of their type.
  */
 sszip_status sszip_board_figures(const sszip_board *board,
-                                 const sszip_figure **read,
-                                 size_t *nread);
+                                 const sszip_figure **figures,
+                                 size_t *nfigures);
 
 /*
- Returns the name of the log variable `number`, counted from 0. Static; empty
- if there is no such variable.
+ Returns the name of the log variable `number`, counted from 0. Static;
+ empty if there is no such variable.
  */
 sszip_str sszip_variable_name(size_t number);
 
@@ -2008,8 +2009,8 @@ sszip_str sszip_variable_name(size_t number);
  Returns the value of the log variable `number` for the exchange; NULL
  `exchange`: the value for a request without one. NULL `data`: the variable
  has no value. Valid until the next call of this function or of
- `sszip_exchange_path_of_inquiry` for the exchange, or `sszip_exchange_free`;
- static for a NULL `exchange`.
+ `sszip_exchange_path_of_inquiry` for the exchange, or
+ `sszip_exchange_free`; static for a NULL `exchange`.
 
  # Safety
  `exchange` is NULL or valid; `out` points at memory of its type.

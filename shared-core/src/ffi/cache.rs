@@ -1,4 +1,5 @@
-//! Lookups, stored responses and what the cache learns from upstream responses.
+//! Lookups, stored responses and what the cache learns from upstream
+//! responses.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,8 +41,8 @@ pub unsafe extern "C" fn sszip_exchange_need(
 }
 
 /// Reserves memory for a copy of `bytes` bytes of the request body, which the
-/// host assembles for the lookup because it stores the body in several buffers.
-/// The lookup releases the reservation. `false`: the memory budget is
+/// host assembles for the lookup because it stores the body in several
+/// buffers. The lookup releases the reservation. `false`: the memory budget is
 /// exhausted, and the lookup takes place without a body.
 ///
 /// # Safety
@@ -59,94 +60,95 @@ pub unsafe extern "C" fn sszip_exchange_take_room(
 /// the library fails inside, the request is forwarded.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `asked` is NULL or valid with all that it
+/// `exchange` is NULL or valid; `request` is NULL or valid with all that it
 /// points at; `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_look_up(
     exchange: *mut sszip_exchange,
-    asked: *const sszip_asked,
+    request: *const sszip_asked,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        let asked = borrow_sized!(asked);
+        let request = borrow_sized!(request);
         const WHOLE: u32 = sszip_request_body::SSZIP_BODY_WHOLE as u32;
         const UNREAD: u32 = sszip_request_body::SSZIP_BODY_UNREAD as u32;
         const UNAVAILABLE: u32 = sszip_request_body::SSZIP_BODY_UNAVAILABLE as u32;
         let config = driver.exchange().map(|open| Arc::clone(open.config()));
         // SAFETY: the function's contract.
-        let url = (!asked.url.data.is_null()).then(|| unsafe { asked.url.bytes() });
-        let is_named = !asked.name_space.data.is_null();
+        let url = (!request.url.data.is_null()).then(|| unsafe { request.url.bytes() });
+        let is_named = !request.name_space.data.is_null();
         let place = match &config {
             Some(config) if !is_named => config.destination.text(url),
             _ => Cow::default(),
         };
         // SAFETY: the function's contract.
-        let (body, asked) = unsafe {
+        let (body, request) = unsafe {
             let known = Asked {
-                namespace: is_named.then(|| asked.name_space.bytes()),
+                namespace: is_named.then(|| request.name_space.bytes()),
                 place: &place,
-                unnamed: asked.unnamed,
+                unnamed: request.unnamed,
                 local: false,
-                host: asked.host.bytes(),
-                port: asked.port,
+                host: request.host.bytes(),
+                port: request.port,
                 // of one that is not there, its beginning
-                body: asked.body.bytes(),
-                now: asked.now,
-                coding_allowed: asked.coding_allowed,
-                whole: asked.whole,
-                filters: asked.filters,
-                host_writes_vary: asked.host_writes_vary,
-                forwards_codings: asked.forwards_codings,
-                waiter: waiter_of(asked.waiter),
-                bypass: asked.bypass,
+                body: request.body.bytes(),
+                now: request.now,
+                coding_allowed: request.coding_allowed,
+                whole: request.whole,
+                filters: request.filters,
+                host_writes_vary: request.host_writes_vary,
+                forwards_codings: request.forwards_codings,
+                waiter: waiter_of(request.waiter),
+                bypass: request.bypass,
                 never_anew: false,
             };
-            let body = match asked.body_is {
-                WHOLE => RequestBody::Whole(asked.body.bytes()),
+            let body = match request.body_is {
+                WHOLE => RequestBody::Whole(request.body.bytes()),
                 UNREAD => RequestBody::Unread,
                 UNAVAILABLE => RequestBody::Unavailable,
                 _ => return sszip_status::SSZIP_STATUS_MISUSE,
             };
             (body, known)
         };
-        let found = driver.look_up(body, asked);
+        let found = driver.look_up(body, request);
         // SAFETY: the function's contract.
         unsafe { give_step(found, step) }
     })
 }
 
-/// Purges the entries that `query` selects (docs/caching.md, Purging), in place
-/// of a lookup and with its actions. `method` is the request's method.
-/// `asked->name_space` is the namespace of a query without one; `asked->waiter`
-/// must not be 0.
+/// Purges the entries that `query` selects (docs/caching.md, Purging), in
+/// place of a lookup and with its actions. `method` is the request's method.
+/// `request->name_space` is the namespace of a query without one;
+/// `request->waiter` must not be 0.
 ///
 /// # Safety
-/// `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is
-/// NULL or valid with all that it points at; `step` points at memory of its type.
+/// `exchange` is NULL or valid, `method` and `query` are valid strings;
+/// `request` is NULL or valid with all that it points at; `step` points at
+/// memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_purge(
     exchange: *mut sszip_exchange,
     method: sszip_str,
     query: sszip_str,
-    asked: *const sszip_asked,
+    request: *const sszip_asked,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        let asked = borrow_sized!(asked);
-        let Some(waiter) = waiter_of(asked.waiter) else {
+        let request = borrow_sized!(request);
+        let Some(waiter) = waiter_of(request.waiter) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         // SAFETY: the function's contract.
         let purge = unsafe {
-            let name = asked.name_space;
+            let name = request.name_space;
             Purge {
                 method: method.bytes(),
                 query: query.bytes(),
                 namespace: (!name.data.is_null()).then(|| name.bytes()),
                 waiter,
-                now: asked.now,
+                now: request.now,
             }
         };
         // SAFETY: the function's contract.
@@ -174,13 +176,13 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
 
 /// Returns an exchange for a probe, before the request is processed any
 /// further; NULL: no probe is due. Call it until it returns NULL. The host
-/// sends a GET without a body to the path that `sszip_exchange_path_of_inquiry`
-/// derives from this request's path, and continues the new exchange with the
-/// response head. `url` is the upstream of this request if it differs from
-/// request to request; NULL `data`: the route's upstream. The host cancels the
-/// probe if there is no response after `sszip_exchange_next_timer`
-/// milliseconds. It owns the new exchange and frees it with
-/// `sszip_exchange_free`.
+/// sends a GET without a body to the path that
+/// `sszip_exchange_path_of_inquiry` derives from this request's path, and
+/// continues the new exchange with the response head. `url` is the upstream of
+/// this request if it differs from request to request; NULL `data`: the
+/// route's upstream. The host cancels the probe if there is no response after
+/// `sszip_exchange_next_timer` milliseconds. It owns the new exchange and
+/// frees it with `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `url` a valid string.
@@ -207,8 +209,8 @@ pub unsafe extern "C" fn sszip_exchange_take_inquiry(
 /// `SSZIP_STATUS_MISUSE`: the exchange is no probe.
 ///
 /// # Safety
-/// `exchange` is NULL or valid, `path` a valid string; `out` points at memory of its
-/// type.
+/// `exchange` is NULL or valid, `path` a valid string; `out` points at memory
+/// of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
     exchange: *mut sszip_exchange,
@@ -230,41 +232,41 @@ pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
 
 /// Reports that the upstream failed the request, before the head of the host's
 /// own error response, whose status is `status`. `failure` is an
-/// `sszip_failure`. Writes to `stands_in` whether a stale response is sent in
-/// its place.
+/// `sszip_failure`. Writes to `serves_stale` whether a stale response is sent
+/// in its place.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `stands_in` points at memory of its type.
+/// `exchange` is NULL or valid; `serves_stale` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_fails(
     exchange: *mut sszip_exchange,
     failure: u32,
     status: u16,
     now: u64,
-    stands_in: *mut bool,
+    serves_stale: *mut bool,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        give!(stands_in, driver.fails(failure, now));
+        give!(serves_stale, driver.fails(failure, now));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Writes to `stands_in` the result that `sszip_exchange_fails` would have,
+/// Writes to `serves_stale` the result that `sszip_exchange_fails` would have,
 /// without reporting a failure.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `stands_in` points at memory of its type.
+/// `exchange` is NULL or valid; `serves_stale` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_would_stand_in(
     exchange: *mut sszip_exchange,
     failure: u32,
     status: u16,
     now: u64,
-    stands_in: *mut bool,
+    serves_stale: *mut bool,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
@@ -272,7 +274,7 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         let said = driver.tell(|exchange| exchange.would_stand_in(failure, now));
-        give!(stands_in, said.unwrap_or(false));
+        give!(serves_stale, said.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -332,8 +334,8 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
     })
 }
 
-/// Prevents that the response is stored, because the host rewrote the target of
-/// its redirect for this client.
+/// Prevents that the response is stored, because the host rewrote the target
+/// of its redirect for this client.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -363,13 +365,13 @@ pub unsafe extern "C" fn sszip_exchange_sent(
     job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
-/// Reads the response head as the upstream sent it, before the host hides, adds
-/// or changes a header, and before `sszip_exchange_response_head`, where the
-/// host can tell the two apart. `failure`, an `sszip_failure`, is the way in
-/// which the upstream failed if the status is a failure and
-/// `sszip_exchange_fails` was not called. Writes to `replaced` whether a stored
-/// response replaces the upstream's, with `sszip_exchange_status` and the head
-/// edits as the whole head.
+/// Reads the response head as the upstream sent it, before the host hides,
+/// adds or changes a header, and before `sszip_exchange_response_head`, where
+/// the host can tell the two apart. `failure`, an `sszip_failure`, is the way
+/// in which the upstream failed if the status is a failure and
+/// `sszip_exchange_fails` was not called. Writes to `replaced` whether a
+/// stored response replaces the upstream's, with `sszip_exchange_status` and
+/// the head edits as the whole head.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -398,9 +400,9 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
 }
 
 /// Reports whether the host's other filters appear to change the body
-/// (`changes`) and compress it (`codes`), and whether its head has a length.
-/// Call it before `sszip_exchange_response_head`, or before a stored response
-/// is sent. Returns the effect of the other filters.
+/// (`changes`) and compress it (`compresses`), and whether its head has a
+/// length. Call it before `sszip_exchange_response_head`, or before a stored
+/// response is sent. Returns the effect of the other filters.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -408,20 +410,24 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
 pub unsafe extern "C" fn sszip_exchange_beside(
     exchange: *mut sszip_exchange,
     changes: bool,
-    codes: bool,
+    compresses: bool,
     has_length: bool,
 ) -> sszip_beside {
     // SAFETY: the function's contract.
-    match unsafe { ask(exchange, |driver| driver.beside(changes, codes, has_length)) } {
+    match unsafe {
+        ask(exchange, |driver| {
+            driver.beside(changes, compresses, has_length)
+        })
+    } {
         Some(Beside::Changed) => sszip_beside::SSZIP_BESIDE_CHANGED,
         Some(Beside::Apart) => sszip_beside::SSZIP_BESIDE_APART,
         Some(Beside::Nothing) | None => sszip_beside::SSZIP_BESIDE_NOTHING,
     }
 }
 
-/// Returns whether filter detection found for the first time that other filters
-/// change bodies on this route, which the host logs. Returns `true` once; call
-/// it after `sszip_exchange_beside` and `sszip_exchange_sent`.
+/// Returns whether filter detection found for the first time that other
+/// filters change bodies on this route, which the host logs. Returns `true`
+/// once; call it after `sszip_exchange_beside` and `sszip_exchange_sent`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -456,12 +462,13 @@ pub unsafe extern "C" fn sszip_exchange_node_piece(
 }
 
 /// Reads the headers of a stored response after the host's other filters
-/// changed its head; if they change the body, the response is sent in identity.
-/// Read the head edits and the body again afterwards. `SSZIP_STATUS_MEMORY`:
-/// the response cannot be sent.
+/// changed its head; if they change the body, the response is sent in
+/// identity. Read the head edits and the body again afterwards.
+/// `SSZIP_STATUS_MEMORY`: the response cannot be sent.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
+/// `exchange` is NULL or valid; `fields` are `nfields` fields of valid
+/// strings.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_stored_head(
     exchange: *mut sszip_exchange,
@@ -479,9 +486,9 @@ pub unsafe extern "C" fn sszip_exchange_stored_head(
     })
 }
 
-/// Returns whether a response of this media type and length (negative: unknown)
-/// would be compressed, or is a compressed stored response or a part of a
-/// batch; other filters must not compress it before. `false` for NULL.
+/// Returns whether a response of this media type and length (negative:
+/// unknown) would be compressed, or is a compressed stored response or a part
+/// of a batch; other filters must not compress it before. `false` for NULL.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `content_type` a valid string.
@@ -500,8 +507,8 @@ pub unsafe extern "C" fn sszip_exchange_would_code(
     })
 }
 
-/// Returns whether the awaited response is stored, so that it is worth fetching
-/// although the client is gone. `false` for NULL.
+/// Returns whether the awaited response is stored, so that it is worth
+/// fetching although the client is gone. `false` for NULL.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -527,8 +534,8 @@ pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -
 }
 
 /// Writes the next line for the error log about verified hits to `text`,
-/// truncated to `size` bytes, and returns its length; 0: there is none. Call it
-/// until it returns 0 after a response was stored.
+/// truncated to `size` bytes, and returns its length; 0: there is none. Call
+/// it until it returns 0 after a response was stored.
 ///
 /// # Safety
 /// `text` is NULL, or `size` bytes can be written there.
@@ -551,11 +558,12 @@ pub unsafe extern "C" fn sszip_next_line(text: *mut u8, size: usize) -> usize {
 /// `size` bytes, and returns its length.
 ///
 /// # Safety
-/// `said` is a valid string; `text` is NULL, or `size` bytes can be written there.
+/// `input` is a valid string; `text` is NULL, or `size` bytes can be written
+/// there.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_log_text(said: sszip_str, text: *mut u8, size: usize) -> usize {
+pub unsafe extern "C" fn sszip_log_text(input: sszip_str, text: *mut u8, size: usize) -> usize {
     // SAFETY: the function's contract.
-    let line = caught(|| log::escaped_bytes(unsafe { said.bytes() }));
+    let line = caught(|| log::escaped_bytes(unsafe { input.bytes() }));
     let Some(line) = line.filter(|_| !text.is_null()) else {
         return 0;
     };
@@ -566,9 +574,9 @@ pub unsafe extern "C" fn sszip_log_text(said: sszip_str, text: *mut u8, size: us
     length
 }
 
-/// Returns the `waiter` of a waiting request whose lookup is to be repeated; 0:
-/// there is none. Call it until it returns 0, after a response was stored and
-/// after an exchange was freed.
+/// Returns the `waiter` of a waiting request whose lookup is to be repeated;
+/// 0: there is none. Call it until it returns 0, after a response was stored
+/// and after an exchange was freed.
 #[no_mangle]
 pub extern "C" fn sszip_next_woken() -> usize {
     caught(|| WOKEN.next()).flatten().unwrap_or(0)

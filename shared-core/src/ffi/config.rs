@@ -18,7 +18,8 @@ pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(|| {
 /// Wakeups of the process's only event loop, which `sszip_next_woken` returns.
 pub(super) static WOKEN: LazyLock<Arc<Queue>> = LazyLock::new(Arc::default);
 
-/// Waiter of the request of that name; `None` for 0: the request does not wait.
+/// Waiter of the request of that name; `None` for 0: the request does not
+/// wait.
 pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
     (name != 0).then(|| EventLoop::default().waiter(name))
 }

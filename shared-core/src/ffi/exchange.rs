@@ -40,8 +40,8 @@ pub struct sszip_exchange {
 /// `SSZIP_STATUS_MEMORY` while the process is short of memory.
 ///
 /// # Safety
-/// `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out` points at
-/// memory of its type.
+/// `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out`
+/// points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_new(
     config: *const sszip_config,
@@ -113,9 +113,9 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
     })
 }
 
-/// Returns the changes to the request head that the upstream receives. The list
-/// is valid until the next call of an `_edits` function for the exchange, its
-/// strings until `sszip_exchange_free`.
+/// Returns the changes to the request head that the upstream receives. The
+/// list is valid until the next call of an `_edits` function for the exchange,
+/// its strings until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -197,8 +197,8 @@ pub unsafe extern "C" fn sszip_exchange_piece(
     })
 }
 
-/// Ends the buffering window, because its time is over or the upstream flushes.
-/// After `SSZIP_DO_AWAIT` the host continues to buffer.
+/// Ends the buffering window, because its time is over or the upstream
+/// flushes. After `SSZIP_DO_AWAIT` the host continues to buffer.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -242,26 +242,26 @@ pub unsafe extern "C" fn sszip_exchange_next_timer(exchange: *const sszip_exchan
     ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(-1)
 }
 
-/// Compresses the buffered body, then `piece`, into `output`, up to `room`
+/// Compresses the buffered body, then `piece`, into `output`, up to `capacity`
 /// bytes. `flush` is an `sszip_flush`. On any status other than
 /// `SSZIP_STATUS_OK` the host must truncate the response visibly.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `piece` a valid string; `output` has room for
-/// `room` bytes; `progress` points at memory of its type.
+/// `capacity` bytes; `progress` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_stream(
     exchange: *mut sszip_exchange,
     piece: sszip_str,
     flush: u32,
     output: *mut u8,
-    room: usize,
+    capacity: usize,
     progress: *mut sszip_progress,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let (piece, output) = unsafe { (piece.bytes(), room_of(output, room)) };
+        let (piece, output) = unsafe { (piece.bytes(), room_of(output, capacity)) };
         let Some(flush) = sszip_flush::numbered(flush) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
@@ -284,9 +284,9 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     })
 }
 
-/// Ends a buffered body at its end, and returns the next action. If the library
-/// fails inside, the exchange sends the original, or fails if the body is known
-/// to be truncated.
+/// Ends a buffered body at its end, and returns the next action. If the
+/// library fails inside, the exchange sends the original, or fails if the body
+/// is known to be truncated.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
@@ -427,8 +427,8 @@ pub(super) unsafe fn read<T>(
     caught(|| of(open))
 }
 
-/// Calls a function of the exchange's driver; `None` if the exchange is NULL or
-/// the library failed.
+/// Calls a function of the exchange's driver; `None` if the exchange is NULL
+/// or the library failed.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.

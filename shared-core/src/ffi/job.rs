@@ -66,8 +66,8 @@ pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip
 }
 
 /// Returns a job that releases the memory of a long response off the event
-/// loop, since that takes a tenth of a millisecond per megabyte; NULL: there is
-/// none. The host owns the job and ends it with `sszip_job_store`. Call it
+/// loop, since that takes a tenth of a millisecond per megabyte; NULL: there
+/// is none. The host owns the job and ends it with `sszip_job_store`. Call it
 /// before `sszip_exchange_free`, when no result of the exchange is used any
 /// more.
 ///
@@ -81,8 +81,8 @@ pub unsafe extern "C" fn sszip_exchange_last_job(exchange: *mut sszip_exchange) 
     job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
-/// Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and frees
-/// the job.
+/// Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and
+/// frees the job.
 ///
 /// # Safety
 /// `exchange` and `job` are NULL or valid, the job is from that exchange, and

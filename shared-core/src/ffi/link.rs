@@ -1,4 +1,5 @@
-//! The link to the owner: the host opens the connections and carries the bytes.
+//! The link to the owner: the host opens the connections and carries the
+//! bytes.
 
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
@@ -12,8 +13,8 @@ use crate::cache::process::ownership::Owner;
 use crate::cache::tip_floor::{Floors, Table};
 use crate::config::plan::Plan;
 
-/// Joins this process to the owner of a store. Replies that are longer than the
-/// longest entry that the plan allows are refused.
+/// Joins this process to the owner of a store. Replies that are longer than
+/// the longest entry that the plan allows are refused.
 pub(super) fn join(plan: &Plan) {
     let link = LINK.get_or_init(|| Arc::new(Link::of_process(plan.max_entry())));
     link.set_deadline(plan.lookup_timeout());
@@ -27,16 +28,16 @@ fn link() -> Option<&'static Link> {
     LINK.get().map(|link| &**link)
 }
 
-/// Returns the size in bytes of the memory in which all workers of a host share
-/// their tip floors.
+/// Returns the size in bytes of the memory in which all workers of a host
+/// share their tip floors.
 #[no_mangle]
 pub extern "C" fn sszip_heads_length() -> usize {
     Table::LENGTH * size_of::<u64>()
 }
 
-/// Attaches the memory in which the workers of the host share their tip floors.
-/// Call it after the process is configured, and before it serves. The host
-/// keeps the memory until the process ends.
+/// Attaches the memory in which the workers of the host share their tip
+/// floors. Call it after the process is configured, and before it serves. The
+/// host keeps the memory until the process ends.
 ///
 /// # Safety
 /// `memory` is NULL or `sszip_heads_length()` bytes, aligned for `uint64_t`,
@@ -83,12 +84,12 @@ pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
     need
 }
 
-/// Reports the result of opening the connection, an `sszip_link_opened`, at the
-/// time `now`.
+/// Reports the result of opening the connection, an `sszip_link_opened`, at
+/// the time `now`.
 #[no_mangle]
-pub extern "C" fn sszip_link_connected(slot: usize, opened: u32, now: u64) -> sszip_status {
+pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> sszip_status {
     boundary(|| {
-        let (is_open, is_absent) = match opened {
+        let (is_open, is_absent) = match result {
             0 => (true, false),
             1 => (false, false),
             2 => (false, true),
@@ -104,17 +105,18 @@ pub extern "C" fn sszip_link_connected(slot: usize, opened: u32, now: u64) -> ss
     })
 }
 
-/// Returns the bytes to write to the connection: at most `room` pieces, in
+/// Returns the bytes to write to the connection: at most `capacity` pieces, in
 /// order, and their number in `count`; 0: there is nothing to write. Valid
 /// until the next call of a function of the link.
 ///
 /// # Safety
-/// `out` points at memory for `room` of its type, `count` at memory of its type.
+/// `out` points at memory for `capacity` of its type, `count` at memory of its
+/// type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_output(
     slot: usize,
     out: *mut sszip_str,
-    room: usize,
+    capacity: usize,
     count: *mut usize,
 ) -> sszip_status {
     boundary(|| {
@@ -124,7 +126,7 @@ pub unsafe extern "C" fn sszip_link_output(
         let mut given = 0;
         if let Some(link) = link() {
             link.write(slot, |pieces| {
-                for piece in pieces.take(room) {
+                for piece in pieces.take(capacity) {
                     // SAFETY: not NULL, and there is room: the contract.
                     unsafe { out.add(given).write(sszip_str::of(piece)) };
                     given += 1;
@@ -206,8 +208,8 @@ pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
 }
 
 /// Sends waiting requests and ends requests that took too long. Returns the
-/// number of milliseconds after which it must be called again at the latest; 0:
-/// no call is due.
+/// number of milliseconds after which it must be called again at the latest;
+/// 0: no call is due.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
     caught(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)

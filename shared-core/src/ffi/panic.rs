@@ -21,8 +21,8 @@ macro_rules! borrow {
     };
 }
 
-/// Borrows `$pointer` mutably; returns `SSZIP_STATUS_NULL` from the function if
-/// it is NULL.
+/// Borrows `$pointer` mutably; returns `SSZIP_STATUS_NULL` from the function
+/// if it is NULL.
 macro_rules! borrow_mut {
     ($pointer:expr) => {
         // SAFETY: as for `borrow!`; results point at memory of their type.
@@ -34,8 +34,8 @@ macro_rules! borrow_mut {
 }
 
 /// Borrows a struct that begins with its size. Returns from the function
-/// `SSZIP_STATUS_NULL` if the pointer is NULL, and `SSZIP_STATUS_MISUSE` if the
-/// host was compiled with another version of the struct.
+/// `SSZIP_STATUS_NULL` if the pointer is NULL, and `SSZIP_STATUS_MISUSE` if
+/// the host was compiled with another version of the struct.
 macro_rules! borrow_sized {
     ($pointer:expr) => {
         // SAFETY: the header: it is NULL, or valid for the size that it

@@ -24,13 +24,14 @@ pub struct sszip_plan {
     #[allow(clippy::vec_box)] // the host has pointers to them
     configs: Vec<Box<sszip_config>>,
     upstreams: Upstreams,
-    /// Prefix of folders that are not absolute; other files have `file_prefix`.
+    /// Prefix of folders that are not absolute; other files have
+    /// `file_prefix`.
     prefix: Vec<u8>,
     file_prefix: Vec<u8>,
     /// Text of the last call: an error or a warning.
     said: String,
-    /// Folder, socket, data and heads of a store, and the owner's address; each
-    /// ends with NUL after the check.
+    /// Folder, socket, data and heads of a store, and the owner's address;
+    /// each ends with NUL after the check.
     store: [String; 4],
     owner: String,
 }
@@ -73,8 +74,8 @@ pub struct sszip_place {
     /// URL of the upstream as the configuration names it; NULL `data`: the
     /// route has none, or it differs from request to request.
     pub url: sszip_str,
-    /// Response headers that the host's own configuration hides from clients on
-    /// this route. Inner routes do not inherit them.
+    /// Response headers that the host's own configuration hides from clients
+    /// on this route. Inner routes do not inherit them.
     pub hidden: *const sszip_str,
     /// Number of hidden headers.
     pub nhidden: usize,
@@ -102,7 +103,8 @@ pub struct sszip_store {
     pub memory: u64,
     /// Maximum length of one entry, in bytes.
     pub max_entry: u64,
-    /// Time without a request after which an entry is removed, in milliseconds.
+    /// Time without a request after which an entry is removed, in
+    /// milliseconds.
     pub inactive: u64,
     /// Entries are not recompressed before they are written to disk.
     pub no_recompress: bool,
@@ -139,21 +141,21 @@ pub unsafe extern "C" fn sszip_plan_new(
 /// Adds a directive to the block `*block`; 0: a new block, whose number is
 /// written to `*block`.
 ///
-/// Writes a text for the operator to `said`, which continues the directive's
+/// Writes a text for the operator to `text`, which continues the directive's
 /// name: on `SSZIP_STATUS_INVALID` the error and the accepted values, and the
 /// configuration is unchanged; on `SSZIP_STATUS_OK` a warning, or an empty
 /// string. Valid until the next call for `plan`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
-/// number of that plan or 0; `directive` is NULL or valid with all that it points
-/// at; `said` points at memory of its type.
+/// number of that plan or 0; `directive` is NULL or valid with all that it
+/// points at; `text` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_set(
     plan: *mut sszip_plan,
     block: *mut usize,
     directive: *const sszip_directive,
-    said: *mut sszip_str,
+    text: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
         let plan = borrow_mut!(plan);
@@ -166,66 +168,67 @@ pub unsafe extern "C" fn sszip_plan_set(
         let at = format!("{}:{}", String::from_utf8_lossy(file), directive.line);
         let set = plan.set(block, own_name(name), &values, &at);
         // SAFETY: the function's contract.
-        unsafe { plan.say(set, said) }
+        unsafe { plan.say(set, text) }
     })
 }
 
 /// Adds the route of the block `*block` inside the block `outer`, and writes
-/// its settings to `rules`; `rules->config` is valid until `sszip_plan_free`.
-/// 0: a block without directives; if `*block` is 0, a number is written to it.
+/// its settings to `settings`; `settings->config` is valid until
+/// `sszip_plan_free`. 0: a block without directives; if `*block` is 0, a
+/// number is written to it.
 ///
-/// Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+/// Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
 /// error with its position in the configuration; on `SSZIP_STATUS_OK` a
 /// warning, or an empty string. Valid until the next call for `plan`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
-/// number of that plan or 0, which `outer` is, too; `place` is NULL or valid with
-/// all that it points at; the results point at memory of their type.
+/// number of that plan or 0, which `outer` is, too; `route` is NULL or valid
+/// with all that it points at; the results point at memory of their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_add(
     plan: *mut sszip_plan,
     block: *mut usize,
     outer: usize,
-    place: *const sszip_place,
-    rules: *mut sszip_rules,
-    said: *mut sszip_str,
+    route: *const sszip_place,
+    settings: *mut sszip_rules,
+    text: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
         let plan = borrow_mut!(plan);
         let block = borrow_mut!(block);
-        let place = borrow_sized!(place);
+        let route = borrow_sized!(route);
         // SAFETY: the function's contract.
-        let hidden = unsafe { values_of(place.hidden, place.nhidden) };
+        let hidden = unsafe { values_of(route.hidden, route.nhidden) };
         // SAFETY: the function's contract.
-        let (name, name_space) = unsafe { (place.name.bytes(), place.name_space.bytes()) };
+        let (name, name_space) = unsafe { (route.name.bytes(), route.name_space.bytes()) };
         // SAFETY: the function's contract.
-        let url = (!place.url.data.is_null()).then(|| unsafe { place.url.bytes() });
+        let url = (!route.url.data.is_null()).then(|| unsafe { route.url.bytes() });
         let Some(mut config) = plan.inherit(block, outer, &hidden) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         config.destination = Destination::new(name, url, &plan.upstreams);
-        let place = Place {
+        let route = Place {
             name: &format!("location \"{}\"", String::from_utf8_lossy(name)),
-            named: match (place.per_request, place.name_space.data.is_null()) {
+            named: match (route.per_request, route.name_space.data.is_null()) {
                 (true, _) => Named::PerRequest,
                 (false, true) => Named::No,
                 (false, false) => Named::Always(name_space),
             },
-            answers: place.answers,
-            purges: place.purges,
-            body_buffer: (place.body_buffer > 0).then_some(place.body_buffer),
-            is_http_1_0: place.is_http_1_0,
+            answers: route.answers,
+            purges: route.purges,
+            body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
+            is_http_1_0: route.is_http_1_0,
         };
-        let added = plan.plan.add(&config, place);
+        let added = plan.plan.add(&config, route);
         let added = added
-            .map(|said| said.map(|said| in_hosts_words(&said)))
+            .map(|text| text.map(|text| in_hosts_words(&text)))
             .map_err(|error| in_hosts_words(&error));
         let config = Box::new(sszip_config(Arc::new(config)));
-        give!(rules, sszip_rules::of(&config));
+        give!(settings, sszip_rules::of(&config));
         plan.configs.push(config);
         // SAFETY: the function's contract.
-        unsafe { plan.say(added, said) }
+        unsafe { plan.say(added, text) }
     })
 }
 
@@ -233,8 +236,8 @@ pub unsafe extern "C" fn sszip_plan_add(
 /// this name.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are `nservers`
-/// valid strings, and `name` is one.
+/// `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are
+/// `nservers` valid strings, and `name` is one.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_add_upstream(
     plan: *mut sszip_plan,
@@ -252,17 +255,17 @@ pub unsafe extern "C" fn sszip_plan_add_upstream(
 }
 
 /// Validates the configuration as a whole, after all its parts were added.
-/// Writes a text for the operator to `said`: on `SSZIP_STATUS_INVALID` the
+/// Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
 /// error, on `SSZIP_STATUS_OK` a warning or an empty string. Valid until the
 /// next call for `plan`.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
+/// `plan` is NULL or from `sszip_plan_new` and not freed; `text` points at
 /// memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_check(
     plan: *mut sszip_plan,
-    said: *mut sszip_str,
+    text: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
         let plan = borrow_mut!(plan);
@@ -272,7 +275,7 @@ pub unsafe extern "C" fn sszip_plan_check(
         });
         let checked = checked.map_err(|error| in_hosts_words(&error));
         // SAFETY: the function's contract.
-        unsafe { plan.say(checked, said) }
+        unsafe { plan.say(checked, text) }
     })
 }
 
@@ -291,11 +294,11 @@ pub unsafe extern "C" fn sszip_plan_owner(plan: *const sszip_plan) -> sszip_str 
 
 /// Prepares a worker process, one of `processes`, after the last fork. Creates
 /// the hot tier with the worker's share of `cache_memory`, if a route caches;
-/// allocates what would otherwise be allocated on first use, when memory may be
-/// exhausted; configures how the C library retains freed memory; and joins the
-/// owner of a store, to which the host opens the connections after
-/// `sszip_link_tick`. A second call has no effect. Without this call nothing is
-/// cached.
+/// allocates what would otherwise be allocated on first use, when memory may
+/// be exhausted; configures how the C library retains freed memory; and joins
+/// the owner of a store, to which the host opens the connections after
+/// `sszip_link_tick`. A second call has no effect. Without this call nothing
+/// is cached.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed.
@@ -434,18 +437,18 @@ impl sszip_plan {
     }
 
     /// # Safety
-    /// `said` is NULL or points at memory of its type.
+    /// `text` is NULL or points at memory of its type.
     unsafe fn say(
         &mut self,
         result: Result<Option<String>, String>,
-        said: *mut sszip_str,
+        text: *mut sszip_str,
     ) -> sszip_status {
         let status = match result {
             Ok(_) => sszip_status::SSZIP_STATUS_OK,
             Err(_) => sszip_status::SSZIP_STATUS_INVALID,
         };
         self.said = result.unwrap_or_else(Some).unwrap_or_default();
-        give!(said, sszip_str::of(self.said.as_bytes()));
+        give!(text, sszip_str::of(self.said.as_bytes()));
         status
     }
 }

@@ -45,8 +45,9 @@ pub struct sszip_figure {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_what {
-    /// Name of the type as the consensus specifications write it, or a JSON-RPC
-    /// method or the path of a Beacon API route, whose result is meant.
+    /// Name of the type as the consensus specifications write it, or a
+    /// JSON-RPC method or the path of a Beacon API route, whose result is
+    /// meant.
     pub name: sszip_str,
     /// Name of the fork.
     pub fork: sszip_str,
@@ -212,9 +213,9 @@ pub unsafe extern "C" fn sszip_kept_take(
     })
 }
 
-/// Returns the response that is stored in this process's memory under `key`, 64
-/// hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL `data`:
-/// there is none.
+/// Returns the response that is stored in this process's memory under `key`,
+/// 64 hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL
+/// `data`: there is none.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -300,19 +301,19 @@ pub unsafe extern "C" fn sszip_gzip(
     })
 }
 
-/// Decompresses gzip members to at most `most` bytes.
+/// Decompresses gzip members to at most `max_length` bytes.
 ///
 /// # Safety
 /// `data` is a valid string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_gunzip(
     data: sszip_str,
-    most: usize,
+    max_length: usize,
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let plain = gunzip(unsafe { data.bytes() }, most);
+        let plain = gunzip(unsafe { data.bytes() }, max_length);
         let plain = plain.map(Some).map_err(|why| match why {
             InflateError::Bad => "not gzip, or damaged",
             InflateError::TooLarge => "longer than it may be",
@@ -323,46 +324,46 @@ pub unsafe extern "C" fn sszip_gunzip(
 }
 
 /// # Safety
-/// `what` is NULL or valid with all that it points at.
+/// `ssz_type` is NULL or valid with all that it points at.
 unsafe fn with_what<B: Into<Bytes>>(
-    what: *const sszip_what,
+    ssz_type: *const sszip_what,
     out: *mut sszip_str,
     run: impl FnOnce(&What<'_>, &str, &str) -> Result<B, String>,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    let Some(said) = (unsafe { what.as_ref() }) else {
+    let Some(names) = (unsafe { ssz_type.as_ref() }) else {
         return sszip_status::SSZIP_STATUS_NULL;
     };
     // SAFETY: the function's contract.
     let text = |text: sszip_str| std::str::from_utf8(unsafe { text.bytes() });
     let (Ok(name), Ok(fork), Ok(preset), Ok(form), Ok(path)) = (
-        text(said.name),
-        text(said.fork),
-        text(said.preset),
-        text(said.form),
-        text(said.path),
+        text(names.name),
+        text(names.fork),
+        text(names.preset),
+        text(names.form),
+        text(names.path),
     ) else {
         return answer::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
     };
-    let what = What { name, fork, preset };
-    answer(run(&what, form, path).map(Some), out)
+    let ssz_type = What { name, fork, preset };
+    answer(run(&ssz_type, form, path).map(Some), out)
 }
 
 /// Converts JSON to SSZ.
 ///
 /// # Safety
-/// `what` is NULL or valid with all that it points at, `json` a valid string; `out` points at
-/// memory of its type.
+/// `ssz_type` is NULL or valid with all that it points at, `json` a valid
+/// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_json_to_ssz(
-    what: *const sszip_what,
+    ssz_type: *const sszip_what,
     json: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(what, out, |what, form, _| {
-            values::to_ssz(what, form, json.bytes())
+        with_what(ssz_type, out, |ssz_type, form, _| {
+            values::to_ssz(ssz_type, form, json.bytes())
         })
     })
 }
@@ -370,18 +371,18 @@ pub unsafe extern "C" fn sszip_json_to_ssz(
 /// Converts SSZ to JSON.
 ///
 /// # Safety
-/// `what` is NULL or valid with all that it points at, `ssz` a valid string;
-/// `out` points at memory of its type.
+/// `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
+/// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_to_json(
-    what: *const sszip_what,
+    ssz_type: *const sszip_what,
     ssz: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(what, out, |what, _, path| {
-            values::to_json(what, path, ssz.bytes())
+        with_what(ssz_type, out, |ssz_type, _, path| {
+            values::to_json(ssz_type, path, ssz.bytes())
         })
     })
 }
@@ -389,18 +390,18 @@ pub unsafe extern "C" fn sszip_ssz_to_json(
 /// Checks that SSZ is a valid value of the type. `out` is empty if it is.
 ///
 /// # Safety
-/// `what` is NULL or valid with all that it points at, `ssz` a valid string;
-/// `out` points at memory of its type.
+/// `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
+/// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_check(
-    what: *const sszip_what,
+    ssz_type: *const sszip_what,
     ssz: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(what, out, |what, _, _| {
-            values::check(what, ssz.bytes()).map(|()| Vec::new())
+        with_what(ssz_type, out, |ssz_type, _, _| {
+            values::check(ssz_type, ssz.bytes()).map(|()| Vec::new())
         })
     })
 }
@@ -408,18 +409,18 @@ pub unsafe extern "C" fn sszip_ssz_check(
 /// Computes the hash tree root of SSZ: `0x` and 64 hexadecimal digits.
 ///
 /// # Safety
-/// `what` is NULL or valid with all that it points at, `ssz` a valid string;
-/// `out` points at memory of its type.
+/// `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
+/// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_root(
-    what: *const sszip_what,
+    ssz_type: *const sszip_what,
     ssz: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(what, out, |what, _, path| {
-            values::root(what, path, ssz.bytes()).map(String::into_bytes)
+        with_what(ssz_type, out, |ssz_type, _, path| {
+            values::root(ssz_type, path, ssz.bytes()).map(String::into_bytes)
         })
     })
 }
@@ -447,23 +448,23 @@ pub extern "C" fn sszip_calls_room(length: usize) -> *mut u8 {
 }
 
 /// Parses the calls of a request whose headers are `fields`: at most
-/// `most_calls`, in a body of at most `most_bytes`, which is decompressed if it
-/// has a content coding. The body lies in the host's memory or in the memory of
-/// `sszip_calls_room`; the results point into it, or into the decompressed
+/// `max_calls`, in a body of at most `max_bytes`, which is decompressed if it
+/// has a content coding. The body lies in the host's memory or in the memory
+/// of `sszip_calls_room`; the results point into it, or into the decompressed
 /// body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
 ///
 /// # Safety
-/// `fields` are `nfields` valid fields, and `body` is a valid string; the results point at
-/// memory of their type.
+/// `fields` are `nfields` valid fields, and `body` is a valid string; the
+/// results point at memory of their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_calls_read(
     fields: *const sszip_field,
     nfields: usize,
     body: sszip_str,
-    most_bytes: usize,
-    most_calls: usize,
-    read: *mut *const sszip_call,
-    nread: *mut usize,
+    max_bytes: usize,
+    max_calls: usize,
+    calls: *mut *const sszip_call,
+    ncalls: *mut usize,
     is_batch: *mut bool,
     out: *mut sszip_str,
 ) -> sszip_status {
@@ -476,11 +477,11 @@ pub unsafe extern "C" fn sszip_calls_read(
             name.eq_ignore_ascii_case(b"content-encoding")
                 .then_some(value)
         });
-        let plain = match calls::plain(body, codings, most_bytes) {
+        let plain = match calls::plain(body, codings, max_bytes) {
             Ok(plain) => plain,
             Err(no) => return answer::<Vec<u8>, _>(Err(no), out),
         };
-        let (found, batch) = match calls::read(&plain, most_calls) {
+        let (found, batch) = match calls::read(&plain, max_calls) {
             Ok(found) => found,
             Err(no) => return answer::<Vec<u8>, _>(Err(no), out),
         };
@@ -493,8 +494,8 @@ pub unsafe extern "C" fn sszip_calls_read(
                 params: text(call.params),
             })
             .collect();
-        give!(read, found.as_ptr());
-        give!(nread, found.len());
+        give!(calls, found.as_ptr());
+        give!(ncalls, found.len());
         give!(is_batch, batch);
         GIVEN.with(|given| {
             let mut given = given.borrow_mut();
@@ -516,8 +517,8 @@ pub unsafe extern "C" fn sszip_calls_read(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_board_figures(
     board: *const sszip_board,
-    read: *mut *const sszip_figure,
-    nread: *mut usize,
+    figures: *mut *const sszip_figure,
+    nfigures: *mut usize,
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
@@ -538,8 +539,8 @@ pub unsafe extern "C" fn sszip_board_figures(
                 number,
             })
             .collect();
-        give!(read, found.as_ptr());
-        give!(nread, found.len());
+        give!(figures, found.as_ptr());
+        give!(nfigures, found.len());
         keep(Given {
             _figures: (found, names),
             ..Given::default()

@@ -23,7 +23,8 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 pub struct sszip_board {
     /// `sizeof(sszip_board)`, so that the struct may grow.
     pub size: usize,
-    /// `sszip_board_length()` bytes that all workers share. The host owns them.
+    /// `sszip_board_length()` bytes that all workers share. The host owns
+    /// them.
     pub memory: *mut c_void,
     /// Number of this worker: no other live worker has the same.
     pub worker: usize,
@@ -60,15 +61,16 @@ fn wall() -> u64 {
 }
 
 /// # Safety
-/// `memory` is NULL or points at the bytes of `sszip_board_length`, aligned for
-/// `uint64_t`, which are used for nothing else.
+/// `memory` is NULL or points at the bytes of `sszip_board_length`, aligned
+/// for `uint64_t`, which are used for nothing else.
 unsafe fn numbers(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
     let first: *const AtomicU64 = memory.cast_const().cast();
     // SAFETY: the function's contract; every access to it is atomic.
     (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, Board::LENGTH) })
 }
 
-/// Counts a finished exchange. Later calls for the same exchange count nothing.
+/// Counts a finished exchange. Later calls for the same exchange count
+/// nothing.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `board` is NULL or valid, and its memory was
@@ -102,7 +104,8 @@ pub unsafe extern "C" fn sszip_exchange_count(
 /// Counts the verified hits and upstream errors of the process since the last
 /// call, and updates the gauges of memory and of waiting requests, since no
 /// client may come to this worker for a long time. Call it after each event of
-/// the host's loop that may end an exchange, and when a request begins to wait.
+/// the host's loop that may end an exchange, and when a request begins to
+/// wait.
 ///
 /// # Safety
 /// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
@@ -122,8 +125,8 @@ pub unsafe extern "C" fn sszip_board_refresh(board: *const sszip_board) -> sszip
     })
 }
 
-/// Resets the gauges of a worker, when it starts, since it may replace one that
-/// died, and when it ends. The counters keep their values.
+/// Resets the gauges of a worker, when it starts, since it may replace one
+/// that died, and when it ends. The counters keep their values.
 ///
 /// # Safety
 /// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
@@ -164,25 +167,25 @@ pub(super) unsafe fn board_of(board: *const sszip_board) -> Result<(Board, usize
 }
 
 /// Responds to a status request, in place of a lookup and with its actions.
-/// `method` is the request's method; `asked->waiter` must not be 0.
+/// `method` is the request's method; `request->waiter` must not be 0.
 ///
 /// # Safety
-/// `exchange` is NULL or valid, `method` and `query` are valid strings; `asked`
-/// is NULL or valid with all that it points at; `board` is NULL or valid, and
-/// its memory was passed to `sszip_board_begin`; `step` points at memory of its
-/// type.
+/// `exchange` is NULL or valid, `method` and `query` are valid strings;
+/// `request` is NULL or valid with all that it points at; `board` is NULL or
+/// valid, and its memory was passed to `sszip_board_begin`; `step` points at
+/// memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_tell_status(
     exchange: *mut sszip_exchange,
     method: sszip_str,
     query: sszip_str,
-    asked: *const sszip_asked,
+    request: *const sszip_asked,
     board: *const sszip_board,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
         let exchange = borrow_mut!(exchange);
-        let asked = borrow_sized!(asked);
+        let request = borrow_sized!(request);
         let board = borrow_sized!(board);
         // SAFETY: the function's contract.
         let Some(counters) = unsafe { numbers(board.memory) }.and_then(Board::of) else {
@@ -196,8 +199,8 @@ pub unsafe extern "C" fn sszip_exchange_tell_status(
                 query: query.bytes(),
                 host: &String::from_utf8_lossy(board.host.bytes()),
                 board: counters,
-                waiter: waiter_of(asked.waiter),
-                now: asked.now,
+                waiter: waiter_of(request.waiter),
+                now: request.now,
                 wall: wall(),
             })
         };

@@ -17,13 +17,14 @@ pub enum sszip_status {
     SSZIP_STATUS_OK = 0,
     /// A pointer that must not be NULL is NULL.
     SSZIP_STATUS_NULL = 1,
-    /// The library failed inside. The object may only be passed to its `_free`.
+    /// The library failed inside. The object may only be passed to its
+    /// `_free`.
     SSZIP_STATUS_PANIC = 2,
     /// The call is not allowed in the object's present state, or a number or a
     /// `size` is not one of this version.
     SSZIP_STATUS_MISUSE = 3,
-    /// A directive, a name or a value is not accepted; an error text is written
-    /// where the function returns one.
+    /// A directive, a name or a value is not accepted; an error text is
+    /// written where the function returns one.
     SSZIP_STATUS_INVALID = 4,
     /// The streaming encoder failed: the host must truncate the response
     /// visibly.
@@ -79,8 +80,8 @@ pub struct sszip_field {
     pub value: sszip_str,
 }
 
-/// A change to one header of a message head: the header is set to the value, in
-/// place of all present values, or removed if `value.data` is NULL.
+/// A change to one header of a message head: the header is set to the value,
+/// in place of all present values, or removed if `value.data` is NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_edit {
@@ -114,9 +115,9 @@ pub struct sszip_request_head {
 pub struct sszip_asked {
     /// `sizeof(sszip_asked)`, so that the struct may grow.
     pub size: usize,
-    /// Namespace, which separates the responses of one chain from the responses
-    /// of other chains. NULL `data`: the library derives it from the route's upstream, `port`,
-    /// `host` and the request's target.
+    /// Namespace, which separates the responses of one chain from the
+    /// responses of other chains. NULL `data`: the library derives it from the
+    /// route's upstream, `port`, `host` and the request's target.
     pub name_space: sszip_str,
     /// URL of the upstream as the configuration names it, if it differs from
     /// request to request; NULL `data`: the route's upstream.
@@ -206,8 +207,8 @@ pub enum sszip_do {
     /// Send the request to the upstream.
     SSZIP_DO_FORWARD = 1,
     /// Send the request to the upstream with `sszip_exchange_request_body` as
-    /// its body and, if it is not empty, `sszip_exchange_request_target` as its
-    /// target.
+    /// its body and, if it is not empty, `sszip_exchange_request_target` as
+    /// its target.
     SSZIP_DO_FORWARD_REWRITTEN = 2,
     /// Send a stored response: `sszip_exchange_status`, the head edits as the
     /// whole head, and `sszip_exchange_body`.
@@ -309,7 +310,8 @@ pub enum sszip_beside {
     /// The other filters change the body.
     SSZIP_BESIDE_CHANGED = 1,
     /// The other filters change the body, and every piece of the upstream's
-    /// body must be in memory when it is passed to `sszip_exchange_node_piece`.
+    /// body must be in memory when it is passed to
+    /// `sszip_exchange_node_piece`.
     SSZIP_BESIDE_APART = 2,
 }
 
@@ -378,8 +380,8 @@ pub struct sszip_progress {
     pub consumed: usize,
     /// Bytes that were written to the output.
     pub written: usize,
-    /// All input was consumed and flushed as requested. Otherwise the output is
-    /// full: call again with the rest of the piece and the same flush.
+    /// All input was consumed and flushed as requested. Otherwise the output
+    /// is full: call again with the rest of the piece and the same flush.
     pub complete: bool,
 }
 

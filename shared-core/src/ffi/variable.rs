@@ -7,8 +7,8 @@ use super::panic::{boundary, give};
 use super::types::{sszip_status, sszip_str};
 use crate::variable::Variable;
 
-/// Returns the name of the log variable `number`, counted from 0. Static; empty
-/// if there is no such variable.
+/// Returns the name of the log variable `number`, counted from 0. Static;
+/// empty if there is no such variable.
 #[no_mangle]
 pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
     match Variable::ALL.get(number) {
@@ -20,8 +20,8 @@ pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
 /// Returns the value of the log variable `number` for the exchange; NULL
 /// `exchange`: the value for a request without one. NULL `data`: the variable
 /// has no value. Valid until the next call of this function or of
-/// `sszip_exchange_path_of_inquiry` for the exchange, or `sszip_exchange_free`;
-/// static for a NULL `exchange`.
+/// `sszip_exchange_path_of_inquiry` for the exchange, or
+/// `sszip_exchange_free`; static for a NULL `exchange`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `out` points at memory of its type.
