@@ -106,7 +106,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     u_char                     *copy;
     ngx_int_t                   rc;
-    sszip_asked                 asked;
+    sszip_asked                 lookup;
     sszip_status                status;
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
@@ -118,40 +118,40 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    ngx_memzero(&asked, sizeof(sszip_asked));
+    ngx_memzero(&lookup, sizeof(sszip_asked));
 
-    asked.size = sizeof(sszip_asked);
+    lookup.size = sizeof(sszip_asked);
 
-    asked.body_is = (ngx_http_sszip_request_body(r, ctx, &asked.body, &copy)
-                     == NGX_OK)
-                    ? SSZIP_BODY_WHOLE : SSZIP_BODY_UNAVAILABLE;
+    lookup.body_is = (ngx_http_sszip_request_body(r, ctx, &lookup.body, &copy)
+                      == NGX_OK)
+                     ? SSZIP_BODY_WHOLE : SSZIP_BODY_UNAVAILABLE;
 
     rc = ngx_http_test_predicates(r, slcf->cache_bypass);
 
     if (rc == NGX_ERROR
-        || ngx_http_sszip_value(r, slcf->cache_namespace, &asked.name_space)
+        || ngx_http_sszip_value(r, slcf->cache_namespace, &lookup.name_space)
            != NGX_OK
-        || ngx_http_sszip_place(r, &asked) != NGX_OK)
+        || ngx_http_sszip_place(r, &lookup) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    asked.bypass = (rc == NGX_DECLINED
-                    || (ngx_http_sszip_bypass(r)
-                        & NGX_HTTP_SSZIP_BYPASS_LOOK_UP));
+    lookup.bypass = (rc == NGX_DECLINED
+                     || (ngx_http_sszip_bypass(r)
+                         & NGX_HTTP_SSZIP_BYPASS_LOOK_UP));
 
-    asked.now = ngx_http_sszip_now();
-    asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
-    asked.whole = slcf->sets_length;
-    asked.filters = 1;
+    lookup.now = ngx_http_sszip_now();
+    lookup.coding_allowed = ngx_http_sszip_coding_allowed(r);
+    lookup.whole = slcf->sets_length;
+    lookup.filters = 1;
 #if (NGX_HTTP_GZIP)
-    asked.host_writes_vary = clcf->gzip_vary;
+    lookup.host_writes_vary = clcf->gzip_vary;
 #endif
-    asked.forwards_codings = slcf->sets_codings;
-    asked.unnamed = !slcf->caches;
-    asked.waiter = (uintptr_t) ctx;
+    lookup.forwards_codings = slcf->sets_codings;
+    lookup.unnamed = !slcf->caches;
+    lookup.waiter = (uintptr_t) ctx;
 
-    status = sszip_exchange_look_up(ctx->exchange, &asked, &ctx->step);
+    status = sszip_exchange_look_up(ctx->exchange, &lookup, &ctx->step);
 
     if (copy != NULL) {
         (void) ngx_pfree(r->pool, copy);

@@ -75,7 +75,7 @@ ngx_http_sszip_ffi_variable(ngx_http_request_t *r, const u_char *name,
 
 
 int
-ngx_http_sszip_ffi_bypass(ngx_http_request_t *r, unsigned int what,
+ngx_http_sszip_ffi_bypass(ngx_http_request_t *r, unsigned int bypass,
     sszip_str *out)
 {
     if (r != r->main || r->connection->fd == (ngx_socket_t) -1) {
@@ -83,7 +83,7 @@ ngx_http_sszip_ffi_bypass(ngx_http_request_t *r, unsigned int what,
                                              "looked up, no subrequest");
     }
 
-    if (ngx_http_sszip_set_bypass(r, what) != NGX_OK) {
+    if (ngx_http_sszip_set_bypass(r, bypass) != NGX_OK) {
         return ngx_http_sszip_ffi_error(out, "no directive of sszip is used");
     }
 
@@ -280,34 +280,34 @@ ngx_http_sszip_ffi_gunzip(const sszip_str *data, size_t most, sszip_str *out)
 
 
 int
-ngx_http_sszip_ffi_json_to_ssz(const sszip_what *what, const sszip_str *json,
+ngx_http_sszip_ffi_json_to_ssz(const sszip_what *type, const sszip_str *json,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_json_to_ssz(what, *json, out), out);
+    return ngx_http_sszip_ffi_done(sszip_json_to_ssz(type, *json, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_ssz_to_json(const sszip_what *what, const sszip_str *ssz,
+ngx_http_sszip_ffi_ssz_to_json(const sszip_what *type, const sszip_str *ssz,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_ssz_to_json(what, *ssz, out), out);
+    return ngx_http_sszip_ffi_done(sszip_ssz_to_json(type, *ssz, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_check(const sszip_what *what, const sszip_str *ssz,
+ngx_http_sszip_ffi_check(const sszip_what *type, const sszip_str *ssz,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_ssz_check(what, *ssz, out), out);
+    return ngx_http_sszip_ffi_done(sszip_ssz_check(type, *ssz, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_root(const sszip_what *what, const sszip_str *ssz,
+ngx_http_sszip_ffi_root(const sszip_what *type, const sszip_str *ssz,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_ssz_root(what, *ssz, out), out);
+    return ngx_http_sszip_ffi_done(sszip_ssz_root(type, *ssz, out), out);
 }
 
 

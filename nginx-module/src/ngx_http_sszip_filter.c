@@ -113,8 +113,8 @@ ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
     off_t                       length;
-    ngx_uint_t                  codes;
-    sszip_beside                beside;
+    ngx_uint_t                  compresses;
+    sszip_beside                effect;
     ngx_table_elt_t            *coding;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -126,16 +126,16 @@ ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
 
     length = r->headers_out.content_length_n;
     coding = r->headers_out.content_encoding;
-    codes = coding != NULL && coding->value.len && !ctx->node_coded;
+    compresses = coding != NULL && coding->value.len && !ctx->node_coded;
 
-    beside = sszip_exchange_beside(ctx->exchange,
+    effect = sszip_exchange_beside(ctx->exchange,
                                    r->filter_need_in_memory
                                    || length != ctx->node_length,
-                                   codes, length >= 0);
+                                   compresses, length >= 0);
 
-    ctx->changed = (beside != SSZIP_BESIDE_NOTHING);
+    ctx->changed = (effect != SSZIP_BESIDE_NOTHING);
 
-    if (beside == SSZIP_BESIDE_APART) {
+    if (effect == SSZIP_BESIDE_APART) {
         r->main_filter_need_in_memory = 1;
     }
 

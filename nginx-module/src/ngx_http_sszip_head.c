@@ -424,7 +424,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 ngx_int_t
 ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    bool                        stands_in;
+    bool                        serves_stale;
     sszip_failure               failure;
     sszip_response_head         head;
     ngx_http_core_loc_conf_t   *clcf;
@@ -440,7 +440,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     if (!slcf->caches && failure != SSZIP_FAILURE_STATUS) {
         /* for metrics; routes that cache have reported it before */
         (void) sszip_exchange_fails(ctx->exchange, failure, head.status,
-                                    ngx_http_sszip_now(), &stands_in);
+                                    ngx_http_sszip_now(), &serves_stale);
     }
 
     if (r->subrequest_ranges) {

@@ -395,7 +395,7 @@ ngx_http_sszip_link_tick(void)
 {
     bool        is_bad;
     uint64_t    now;
-    sszip_str   news;
+    sszip_str   change;
     ngx_msec_t  ms;
     ngx_uint_t  level;
 
@@ -410,14 +410,14 @@ ngx_http_sszip_link_tick(void)
         ngx_add_timer(&ngx_http_sszip_link_timer, ms);
     }
 
-    news = sszip_link_news(now, &is_bad);
+    change = sszip_link_news(now, &is_bad);
 
-    if (news.len) {
+    if (change.len) {
         level = is_bad ? NGX_LOG_ERR : NGX_LOG_NOTICE;
 
         ngx_log_error(level, ngx_cycle->log,
                       is_bad ? ngx_http_sszip_link_err : 0,
                       "sszip: the cache's owner at %V %*s",
-                      &ngx_http_sszip_owner->name, news.len, news.data);
+                      &ngx_http_sszip_owner->name, change.len, change.data);
     }
 }

@@ -14,7 +14,7 @@ static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #endif
 static char *ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd,
-    sszip_status status, sszip_str *said);
+    sszip_status status, sszip_str *text);
 static void *ngx_http_sszip_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_sszip_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
@@ -168,7 +168,7 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_sszip_loc_conf_t  *slcf = conf;
 
     ngx_str_t                   *value;
-    sszip_str                    said;
+    sszip_str                    text;
     sszip_status                 status;
     sszip_directive              directive;
     ngx_http_sszip_main_conf_t  *smcf;
@@ -192,9 +192,9 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    status = sszip_plan_set(smcf->plan, &slcf->block, &directive, &said);
+    status = sszip_plan_set(smcf->plan, &slcf->block, &directive, &text);
 
-    return ngx_http_sszip_said(cf, cmd, status, &said);
+    return ngx_http_sszip_said(cf, cmd, status, &text);
 }
 
 
@@ -224,7 +224,7 @@ ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n)
 
 static char *
 ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd, sszip_status status,
-    sszip_str *said)
+    sszip_str *text)
 {
     ngx_uint_t  level;
 
@@ -234,12 +234,12 @@ ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd, sszip_status status,
 
     level = (status == SSZIP_STATUS_OK) ? NGX_LOG_WARN : NGX_LOG_EMERG;
 
-    if (said->len && cmd != NULL) {
+    if (text->len && cmd != NULL) {
         ngx_conf_log_error(level, cf, 0, "\"%V\" directive %*s", &cmd->name,
-                           said->len, said->data);
+                           text->len, text->data);
 
-    } else if (said->len) {
-        ngx_log_error(level, cf->log, 0, "%*s", said->len, said->data);
+    } else if (text->len) {
+        ngx_log_error(level, cf->log, 0, "%*s", text->len, text->data);
     }
 
     return (status == SSZIP_STATUS_OK) ? NGX_CONF_OK : NGX_CONF_ERROR;
@@ -352,7 +352,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_sszip_loc_conf_t  *prev = parent;
     ngx_http_sszip_loc_conf_t  *conf = child;
 
-    sszip_str                    said;
+    sszip_str                    text;
     sszip_rules                  rules;
     sszip_place                  place;
     sszip_status                 status;
@@ -430,9 +430,9 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     status = sszip_plan_add(smcf->plan, &conf->block, prev->block, &place,
-                            &rules, &said);
+                            &rules, &text);
 
-    if (ngx_http_sszip_said(cf, NULL, status, &said) != NGX_CONF_OK) {
+    if (ngx_http_sszip_said(cf, NULL, status, &text) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -495,7 +495,7 @@ ngx_http_sszip_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_sszip_init(ngx_conf_t *cf)
 {
-    sszip_str                    said;
+    sszip_str                    text;
     sszip_status                 status;
     ngx_http_handler_pt         *h;
     ngx_http_core_main_conf_t   *cmcf;
@@ -532,9 +532,9 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    status = sszip_plan_check(smcf->plan, &said);
+    status = sszip_plan_check(smcf->plan, &text);
 
-    if (ngx_http_sszip_said(cf, NULL, status, &said) != NGX_CONF_OK
+    if (ngx_http_sszip_said(cf, NULL, status, &text) != NGX_CONF_OK
         || ngx_http_sszip_find_owner(cf, smcf) != NGX_OK)
     {
         return NGX_ERROR;

@@ -153,7 +153,7 @@ ngx_int_t ngx_http_sszip_index_bypass(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 
 /* bypass that a program requested, preserved by internal redirects */
-ngx_int_t ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t what);
+ngx_int_t ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t bypass);
 ngx_uint_t ngx_http_sszip_bypass(ngx_http_request_t *r);
 
 /* converts strings for the core; NULL: no memory */
@@ -294,7 +294,7 @@ void ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
 /* route of a lookup */
 void ngx_http_sszip_wrap_directives(ngx_conf_t *cf);
 ngx_int_t ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_plan *plan);
-ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked);
+ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *lookup);
 
 ngx_uint_t ngx_http_sszip_asks_by_http_1_0(ngx_http_sszip_loc_conf_t *slcf);
 
@@ -372,12 +372,12 @@ ngx_http_sszip_ngx_str(sszip_str str)
 /* escapes foreign text for a log line */
 
 static ngx_inline ngx_str_t
-ngx_http_sszip_log_text(ngx_str_t *said, u_char *text)
+ngx_http_sszip_log_text(ngx_str_t *input, u_char *text)
 {
     ngx_str_t  s;
 
     s.data = text;
-    s.len = sszip_log_text(ngx_http_sszip_str(said), text,
+    s.len = sszip_log_text(ngx_http_sszip_str(input), text,
                            NGX_HTTP_SSZIP_LOG_TEXT);
 
     return s;

@@ -38,7 +38,7 @@ static void ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 static ngx_msec_t ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf);
 static ngx_int_t ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf);
-static void ngx_http_sszip_owner_say(sszip_owner_level said,
+static void ngx_http_sszip_owner_say(sszip_owner_level severity,
     const char *line);
 static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
@@ -329,11 +329,11 @@ failed:
 
 
 static void
-ngx_http_sszip_owner_say(sszip_owner_level said, const char *line)
+ngx_http_sszip_owner_say(sszip_owner_level severity, const char *line)
 {
     ngx_uint_t  level;
 
-    level = (said == SSZIP_OWNER_ERROR) ? NGX_LOG_ERR : NGX_LOG_NOTICE;
+    level = (severity == SSZIP_OWNER_ERROR) ? NGX_LOG_ERR : NGX_LOG_NOTICE;
 
     ngx_log_error(level, ngx_cycle->log, 0, "sszip: %s", line);
 }

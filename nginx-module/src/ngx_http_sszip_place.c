@@ -330,17 +330,17 @@ ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_plan *plan)
 
 
 ngx_int_t
-ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked)
+ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *lookup)
 {
     ngx_http_sszip_loc_conf_t  *slcf;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     /* the port of the listening socket: no system call is needed */
-    asked->port = ngx_inet_get_port(r->connection->local_sockaddr);
+    lookup->port = ngx_inet_get_port(r->connection->local_sockaddr);
 
     /* as nginx reads it, also from an absolute target */
-    asked->host = ngx_http_sszip_str(&r->headers_in.server);
+    lookup->host = ngx_http_sszip_str(&r->headers_in.server);
 
     if (slcf->cache_namespace != NULL
         || slcf->url == NULL
@@ -349,7 +349,7 @@ ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked)
         return NGX_OK;
     }
 
-    return ngx_http_sszip_value(r, slcf->url, &asked->url);
+    return ngx_http_sszip_value(r, slcf->url, &lookup->url);
 }
 
 

@@ -54,10 +54,10 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
     size_t                      n;
     ngx_int_t                   rc;
     u_char                      args_text[NGX_HTTP_SSZIP_LOG_TEXT],
-                                said_text[NGX_HTTP_SSZIP_LOG_TEXT];
-    ngx_str_t                   args, said;
+                                reply_text[NGX_HTTP_SSZIP_LOG_TEXT];
+    ngx_str_t                   args, reply;
     ngx_uint_t                  level, status;
-    sszip_asked                 asked;
+    sszip_asked                 lookup;
     const sszip_str            *text;
     ngx_pool_cleanup_t         *cln;
     ngx_http_sszip_ctx_t       *ctx;
@@ -67,18 +67,18 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_sszip_get_ctx(r);
 
-    ngx_memzero(&asked, sizeof(sszip_asked));
+    ngx_memzero(&lookup, sizeof(sszip_asked));
 
-    asked.size = sizeof(sszip_asked);
-    asked.now = ngx_http_sszip_now();
-    asked.waiter = (uintptr_t) ctx;
+    lookup.size = sizeof(sszip_asked);
+    lookup.now = ngx_http_sszip_now();
+    lookup.waiter = (uintptr_t) ctx;
 
     if (ctx == NULL
-        || ngx_http_sszip_value(r, slcf->cache_namespace, &asked.name_space)
+        || ngx_http_sszip_value(r, slcf->cache_namespace, &lookup.name_space)
            != NGX_OK
         || sszip_exchange_purge(ctx->exchange,
                                 ngx_http_sszip_str(&r->method_name),
-                                ngx_http_sszip_str(&r->args), &asked,
+                                ngx_http_sszip_str(&r->args), &lookup,
                                 &ctx->step)
            != SSZIP_STATUS_OK)
     {
@@ -111,12 +111,12 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
         level = (status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
 
         args = ngx_http_sszip_log_text(&r->args, args_text);
-        said = ngx_http_sszip_ngx_str(*text);
-        said.len--;
-        said = ngx_http_sszip_log_text(&said, said_text);
+        reply = ngx_http_sszip_ngx_str(*text);
+        reply.len--;
+        reply = ngx_http_sszip_log_text(&reply, reply_text);
 
         ngx_log_error(level, r->connection->log, 0,
-                      "sszip: purge of \"%V\": %ui %V", &args, status, &said);
+                      "sszip: purge of \"%V\": %ui %V", &args, status, &reply);
     }
 
     /* the callee may send or wait, so it must have a reference */

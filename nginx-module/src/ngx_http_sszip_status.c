@@ -170,23 +170,23 @@ static ngx_int_t
 ngx_http_sszip_status_handler(ngx_http_request_t *r)
 {
     ngx_int_t              rc;
-    sszip_asked            asked;
+    sszip_asked            lookup;
     sszip_board            board;
     ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_sszip_get_ctx(r);
 
-    ngx_memzero(&asked, sizeof(sszip_asked));
+    ngx_memzero(&lookup, sizeof(sszip_asked));
 
-    asked.size = sizeof(sszip_asked);
-    asked.now = ngx_http_sszip_now();
-    asked.waiter = (uintptr_t) ctx;
+    lookup.size = sizeof(sszip_asked);
+    lookup.now = ngx_http_sszip_now();
+    lookup.waiter = (uintptr_t) ctx;
 
     if (ctx == NULL
         || !ngx_http_sszip_board(&board)
         || sszip_exchange_tell_status(ctx->exchange,
                                       ngx_http_sszip_str(&r->method_name),
-                                      ngx_http_sszip_str(&r->args), &asked,
+                                      ngx_http_sszip_str(&r->args), &lookup,
                                       &board, &ctx->step)
            != SSZIP_STATUS_OK)
     {

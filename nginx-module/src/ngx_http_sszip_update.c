@@ -110,15 +110,15 @@ ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 static ngx_int_t
 ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
-    ngx_uint_t             breaks;
+    ngx_uint_t             aborts;
     ngx_http_sszip_ctx_t  *ctx = data;
 
-    breaks = (rc == NGX_ERROR
+    aborts = (rc == NGX_ERROR
               || rc == NGX_HTTP_REQUEST_TIME_OUT
               || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
               || rc == NGX_HTTP_CLOSE);
 
-    if (!breaks && (rc > NGX_OK || r->buffered)) {
+    if (!aborts && (rc > NGX_OK || r->buffered)) {
         return rc;
     }
 
@@ -126,7 +126,7 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
                    "http sszip update done: %i, failed:%d",
                    rc, ctx->upstream_failed);
 
-    if (ctx->step.act == SSZIP_DO_SHOW && !breaks && !ctx->upstream_failed) {
+    if (ctx->step.act == SSZIP_DO_SHOW && !aborts && !ctx->upstream_failed) {
         ctx->step.act = SSZIP_DO_PASS;
         ngx_http_sszip_store(r, ctx);
 
@@ -139,7 +139,7 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     ngx_http_sszip_free_exchange(ctx);
 
-    if (breaks && !r->connection->error && !r->aio) {
+    if (aborts && !r->connection->error && !r->aio) {
         r->buffered = 0;
         return NGX_OK;
     }

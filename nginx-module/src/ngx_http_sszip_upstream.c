@@ -69,7 +69,7 @@ static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
 ngx_int_t
 ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 {
-    bool                        stands_in;
+    bool                        serves_stale;
     ngx_int_t                   rc;
     ngx_uint_t                  error_page;
     ngx_http_upstream_t        *u;
@@ -103,9 +103,9 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
     if (slcf->caches
         && sszip_exchange_would_stand_in(ctx->exchange, SSZIP_FAILURE_ERROR, 0,
-                                         ngx_http_sszip_now(), &stands_in)
+                                         ngx_http_sszip_now(), &serves_stale)
            == SSZIP_STATUS_OK
-        && stands_in)
+        && serves_stale)
     {
         r->error_page = 1;
     }

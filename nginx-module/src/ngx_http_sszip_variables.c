@@ -73,7 +73,7 @@ ngx_http_sszip_index_bypass(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
 
 ngx_int_t
-ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t what)
+ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t bypass)
 {
     ngx_http_variable_value_t   *v;
     ngx_http_sszip_main_conf_t  *smcf;
@@ -92,7 +92,7 @@ ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t what)
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;
-    v->data = &known[what & 3];
+    v->data = &known[bypass & 3];
 
     return NGX_OK;
 }

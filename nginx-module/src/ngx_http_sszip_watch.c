@@ -47,8 +47,8 @@ ngx_http_sszip_watch_upstream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * proxy_redirect overwrites the upstream's header, which is what is stored,
- * and may do so differently for the next client.
+ * proxy_redirect overwrites a header of the upstream response, which is to be
+ * stored, and may do so differently for the next client.
  */
 
 static ngx_int_t
@@ -86,7 +86,7 @@ ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r, ngx_table_elt_t *h,
 static void
 ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
 {
-    bool                   stands_in;
+    bool                   serves_stale;
     ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
@@ -103,9 +103,9 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
                && sszip_exchange_fails(ctx->exchange,
                                        ngx_http_sszip_failure(r, rc),
                                        (uint16_t) rc, ngx_http_sszip_now(),
-                                       &stands_in)
+                                       &serves_stale)
                   == SSZIP_STATUS_OK
-               && stands_in)
+               && serves_stale)
     {
         /*
          * Reported before the head of the error.  A stale response must be

@@ -55,17 +55,19 @@
  *
  * Strings and lists
  *   A sszip_str is a pointer and a length in bytes, in no particular
- *   encoding, and not NUL-terminated unless its description states that. data
- *   may be NULL if len is 0; where a description gives NULL data a meaning,
- *   it is different from an empty string. A list is a pointer to its first
+ *   encoding, and not NUL-terminated unless its description states that.
+ *   Its data may be NULL if len is 0; where a description gives NULL data a
+ *   meaning, it is different from an empty string. A list is a pointer to its first
  *   element and a number of elements; the pointer may be NULL if the number
  *   is 0.
  *
  * Structs and numbers
- *   A struct that begins with size must contain its own sizeof; any other
- *   value is SSZIP_STATUS_MISUSE. The host passes the values of an enum as
- *   uint32_t; unknown values are SSZIP_STATUS_MISUSE. Times are milliseconds
- *   of CLOCK_MONOTONIC unless their description specifies another unit.
+ *   The host sets a first member size to the sizeof of its struct, so that
+ *   the struct may grow; the library returns SSZIP_STATUS_MISUSE for any
+ *   other value. The host passes the values of an enum as uint32_t, and the
+ *   library returns SSZIP_STATUS_MISUSE for values that it does not know.
+ *   Times are milliseconds of CLOCK_MONOTONIC unless their description
+ *   specifies another unit.
  *
  * The section "Safety" of a function lists what its caller must guarantee
  * and the library cannot check. A valid object was received from the
@@ -76,7 +78,7 @@
 #ifndef SSZIP_H
 #define SSZIP_H
 
-/* Made from shared-core/src/ffi by the test `header`; do not edit. */
+/* Generated from shared-core/src/ffi by the test `header`; do not edit. */
 
 #include <stdbool.h>
 #include <stddef.h>
