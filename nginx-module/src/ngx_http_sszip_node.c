@@ -10,9 +10,9 @@
 /*
  * The response as the upstream sent it: before "add_header", "expires" and
  * others add headers, with the headers that "proxy_hide_header" hides, and
- * before "sub_filter", SSI, "charset" and others change the body.  It decides
- * whether the response is stored, and is what is stored; nginx repeats its
- * changes on each response, hit or miss.
+ * before "sub_filter", SSI, "charset" and others change the body.  The core
+ * decides on this response, and stores it; nginx repeats its changes on each
+ * response, hit or miss.
  *
  * The position differs from sszip's own filter, which follows all of them,
  * hence a module of its own.  Responses to background subrequests end here:

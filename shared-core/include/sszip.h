@@ -1261,7 +1261,8 @@ sszip_status sszip_exchange_upstream_vary(sszip_exchange *exchange,
 /*
  Returns the bytes to send directly after the head, as a list of pieces. The
  list is valid until the next call of this function for the exchange, the
- bytes until `sszip_exchange_free`.
+ bytes until `sszip_exchange_free`. `SSZIP_STATUS_MEMORY`: memory for the list
+ is exhausted.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.
@@ -1422,7 +1423,7 @@ sszip_str sszip_exchange_request_target(const sszip_exchange *exchange);
 uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 
 /*
- Prevents that the response is stored, because the operator excludes it
+ Prevents the response from being stored, because the operator excludes it
  (directive `no_cache`).
 
  # Safety
@@ -1431,7 +1432,7 @@ uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 
 /*
- Prevents that the response is stored, because the host rewrote the target
+ Prevents the response from being stored, because the host rewrote the target
  of its redirect for this client.
 
  # Safety
@@ -2012,7 +2013,8 @@ sszip_str sszip_variable_name(size_t number);
  `exchange`: the value for a request without one. NULL `data`: the variable
  has no value. Valid until the next call of this function or of
  `sszip_exchange_path_of_inquiry` for the exchange, or
- `sszip_exchange_free`; static for a NULL `exchange`.
+ `sszip_exchange_free`; static for a NULL `exchange`. `SSZIP_STATUS_INVALID`:
+ there is no such variable.
 
  # Safety
  `exchange` is NULL or valid; `out` points at memory of its type.

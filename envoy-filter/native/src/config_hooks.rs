@@ -14,12 +14,12 @@ use crate::hooks::guarded;
 
 /// # Safety
 /// `config` is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
-unsafe fn with(config: *const c_void, what: impl FnOnce(&Background)) {
+unsafe fn with(config: *const c_void, call: impl FnOnce(&Background)) {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { config.cast::<Filter>().as_ref() } {
         // after the last of its requests ends, a worker may destroy the filter
         let background = Arc::clone(&filter.background);
-        guarded((), || what(&background));
+        guarded((), || call(&background));
     }
 }
 

@@ -276,20 +276,20 @@ impl Stream {
     }
 
     /// Sets the names and values that access logs show for the stream.
-    pub fn note<'a>(self, said: impl Iterator<Item = (&'a str, &'a [u8])>) {
+    pub fn note<'a>(self, entries: impl Iterator<Item = (&'a str, &'a [u8])>) {
         const NAMESPACE: &[u8] = b"sszip";
-        let said = said.map(|(key, value)| ModuleHeader {
+        let entries = entries.map(|(key, value)| ModuleHeader {
             key: ModuleBuffer::new(key.as_bytes()),
             value: ModuleBuffer::new(value),
         });
-        let said: Vec<_> = said.collect();
+        let entries: Vec<_> = entries.collect();
         // SAFETY: within a hook.
         unsafe {
             envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(
                 self.0,
                 ModuleBuffer::new(NAMESPACE),
-                said.as_ptr(),
-                said.len(),
+                entries.as_ptr(),
+                entries.len(),
             );
         }
     }

@@ -36,8 +36,8 @@ struct Filter {
 type Handle = Rc<Filter>;
 
 /// Runs the body of a hook, and returns `otherwise` if it panics.
-pub fn guarded<T>(otherwise: T, what: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|_| {
+pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         let _ = catch_unwind(|| log(LogLevel::Error, "a hook has panicked"));
         otherwise
     })
@@ -72,15 +72,15 @@ unsafe fn handle(filter: *const c_void) -> Option<Handle> {
 }
 
 impl Filter {
-    /// Runs `what` with the exchange.
-    fn with<T>(&self, stream: Stream, what: impl FnOnce(&mut Exchange) -> T) -> Result<T, Undone> {
+    /// Runs `call` with the exchange.
+    fn with<T>(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> T) -> Result<T, Undone> {
         if self.has_failed.get() {
             return Err(Undone::Failed);
         }
         let Ok(mut exchange) = self.exchange.try_borrow_mut() else {
             return Err(Undone::InUse);
         };
-        let done = catch_unwind(AssertUnwindSafe(|| what(&mut exchange)));
+        let done = catch_unwind(AssertUnwindSafe(|| call(&mut exchange)));
         drop(exchange);
         done.map_err(|_| {
             self.fails(stream);
@@ -96,10 +96,10 @@ impl Filter {
         });
     }
 
-    /// Runs `what` with the exchange, and performs its action after the
+    /// Runs `call` with the exchange, and performs its action after the
     /// exchange is released.
-    fn act(&self, stream: Stream, what: impl FnOnce(&mut Exchange) -> Act) -> Outcome {
-        let act = match self.with(stream, what) {
+    fn act(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> Act) -> Outcome {
+        let act = match self.with(stream, call) {
             Ok(act) => act,
             Err(Undone::InUse) => return Outcome::Continue,
             Err(Undone::Failed) => return Outcome::Ended(None),
@@ -125,14 +125,14 @@ impl Filter {
 unsafe fn act(
     stream: FilterPtr,
     filter: *const c_void,
-    what: impl FnOnce(&mut Exchange, Stream, &Filter) -> Act,
+    call: impl FnOnce(&mut Exchange, Stream, &Filter) -> Act,
 ) -> Outcome {
     let stream = Stream::new(stream);
     // SAFETY: the function's contract.
     let Some(filter) = (unsafe { handle(filter) }) else {
         return Outcome::Continue;
     };
-    let outcome = filter.act(stream, |exchange| what(exchange, stream, &filter));
+    let outcome = filter.act(stream, |exchange| call(exchange, stream, &filter));
     filter.goes_on.set(matches!(outcome, Outcome::Continue));
     outcome
 }

@@ -104,7 +104,7 @@ impl Work {
     fn run(mut self) {
         match self.reply {
             Some((place, scheduler, event)) => {
-                // the stream held the only other reference: it is gone
+                // the stream had the only other reference: it is gone
                 let is_left = Arc::strong_count(&place) == 1;
                 if !is_left || self.job.is_to_be_stored() {
                     self.job.run();

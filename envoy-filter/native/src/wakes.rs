@@ -80,8 +80,8 @@ impl Wake for Wakes {
     fn forget(&self, _id: usize) {}
 }
 
-fn with<T>(id: usize, what: impl FnOnce(&mut HashMap<usize, Slot>) -> T) -> T {
+fn with<T>(id: usize, call: impl FnOnce(&mut HashMap<usize, Slot>) -> T) -> T {
     let shard = &SHARDS[id % SHARDS.len()];
     let mut slots: MutexGuard<'_, _> = shard.lock().unwrap_or_else(PoisonError::into_inner);
-    what(slots.get_or_insert_default())
+    call(slots.get_or_insert_default())
 }

@@ -140,10 +140,10 @@ impl Root {
     }
 
     /// Sets a timer that is due after `milliseconds`.
-    pub fn set_timer(&self, what: Due, milliseconds: u64) {
+    pub fn set_timer(&self, kind: Due, milliseconds: u64) {
         self.timers
             .borrow_mut()
-            .set(what, milliseconds, abi::monotonic());
+            .set(kind, milliseconds, abi::monotonic());
     }
 
     /// Runs and stores a job of a response at once.
@@ -244,13 +244,13 @@ impl Root {
         self.metrics.show(&[0; GAUGES.len()]);
     }
 
-    /// Calls `what` for an existing stream, in its own context.
-    fn of(&self, id: u32, what: impl FnOnce(&mut Exchange)) {
+    /// Runs `call` with an existing stream, in its own context.
+    fn of(&self, id: u32, call: impl FnOnce(&mut Exchange)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
             // the exchange is not in use: each call concerns one stream
             if let (true, Ok(mut exchange)) = (abi::become_context(id), exchange.try_borrow_mut()) {
-                what(&mut exchange);
+                call(&mut exchange);
             }
         }
     }

@@ -34,9 +34,9 @@ pub struct Timers {
 impl Timers {
     /// Sets a deadline, at least 1 millisecond ahead. Within a call of the root
     /// or of one of its streams.
-    pub fn set(&mut self, what: Due, milliseconds: u64, now: u64) {
+    pub fn set(&mut self, kind: Due, milliseconds: u64, now: u64) {
         let at = now.saturating_add(milliseconds.max(1));
-        self.due.push(Reverse((at, what)));
+        self.due.push(Reverse((at, kind)));
         if self.at == 0 || at < self.at {
             self.begin(now);
         }
@@ -48,7 +48,7 @@ impl Timers {
         if *at > now {
             return None;
         }
-        self.due.pop().map(|Reverse((_, what))| what)
+        self.due.pop().map(|Reverse((_, kind))| kind)
     }
 
     /// Sets the root's timer to the first deadline, if there is one.

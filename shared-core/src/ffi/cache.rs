@@ -320,7 +320,7 @@ pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) 
     unsafe { read(exchange, Exchange::status) }.unwrap_or(0)
 }
 
-/// Prevents that the response is stored, because the operator excludes it
+/// Prevents the response from being stored, because the operator excludes it
 /// (directive `no_cache`).
 ///
 /// # Safety
@@ -334,7 +334,7 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
     })
 }
 
-/// Prevents that the response is stored, because the host rewrote the target
+/// Prevents the response from being stored, because the host rewrote the target
 /// of its redirect for this client.
 ///
 /// # Safety

@@ -385,7 +385,8 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
 
 /// Returns the bytes to send directly after the head, as a list of pieces. The
 /// list is valid until the next call of this function for the exchange, the
-/// bytes until `sszip_exchange_free`.
+/// bytes until `sszip_exchange_free`. `SSZIP_STATUS_MEMORY`: memory for the list
+/// is exhausted.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.

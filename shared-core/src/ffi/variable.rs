@@ -21,7 +21,8 @@ pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
 /// `exchange`: the value for a request without one. NULL `data`: the variable
 /// has no value. Valid until the next call of this function or of
 /// `sszip_exchange_path_of_inquiry` for the exchange, or
-/// `sszip_exchange_free`; static for a NULL `exchange`.
+/// `sszip_exchange_free`; static for a NULL `exchange`. `SSZIP_STATUS_INVALID`:
+/// there is no such variable.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `out` points at memory of its type.

@@ -59,8 +59,8 @@ pub fn of<'a>(config: FilterConfigPtr) -> Option<&'a Configured> {
     unsafe { config.cast::<Configured>().as_ref() }
 }
 
-fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Configured {

@@ -183,7 +183,7 @@ impl Exchange {
         let head = stream.head(HeaderType::Request);
         let now = clock::monotonic();
         let can_update = |it: &OfStream| it.can_update(stream, &head, now);
-        let asked = Asked {
+        let lookup = Asked {
             place: &place,
             unnamed,
             local,
@@ -195,7 +195,7 @@ impl Exchange {
             waiter: self.waiting.as_ref().map(Waiting::waiter),
             ..Asked::default()
         };
-        match driver.look_up(body, asked) {
+        match driver.look_up(body, lookup) {
             Ok(step) => self.looked_up(stream, step),
             Err(_) => self.give_up(),
         }

@@ -127,11 +127,11 @@ impl Handle {
     }
 
     /// Runs a hook of the stream.
-    pub fn hook(&mut self, what: impl FnOnce(&mut Exchange) -> Act) -> Action {
+    pub fn hook(&mut self, call: impl FnOnce(&mut Exchange) -> Act) -> Action {
         self.root.calls(self.id, true);
         let action = {
             let mut exchange = self.exchange.borrow_mut();
-            let act = what(&mut exchange);
+            let act = call(&mut exchange);
             exchange.perform(act)
         };
         self.root.settle(self.id);
@@ -237,8 +237,8 @@ impl Exchange {
         if !self.is_timed {
             self.timer += 1;
             self.is_timed = true;
-            let what = Due::Stream(self.id, self.timer);
-            self.root.set_timer(what, milliseconds);
+            let kind = Due::Stream(self.id, self.timer);
+            self.root.set_timer(kind, milliseconds);
         }
     }
 

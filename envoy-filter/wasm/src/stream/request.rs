@@ -210,7 +210,7 @@ impl Exchange {
             }
         }
         let head = Head::of(HEAD);
-        let asked = Asked {
+        let lookup = Asked {
             place: &place,
             unnamed,
             local,
@@ -222,7 +222,7 @@ impl Exchange {
             waiter: caches.then(|| self.root.waiter(self.id)),
             ..Asked::default()
         };
-        match driver.look_up(body, asked) {
+        match driver.look_up(body, lookup) {
             Ok(step) => self.looked_up(step),
             Err(_) => self.give_up(),
         }
