@@ -228,7 +228,7 @@ pub fn become_context(context: u32) -> bool {
     unsafe { proxy_set_effective_context(context) == OK }
 }
 
-/// Schedules periodic calls of the context's root; 0: none.
+/// Schedules a call of the context's root every `milliseconds`; 0: none.
 pub fn tick_in(milliseconds: u64) {
     let period = u32::try_from(milliseconds).unwrap_or(u32::MAX);
     // SAFETY: the argument is a number.
