@@ -229,7 +229,8 @@ impl Drop for Use {
         if thread::current().id() == self.0 {
             end_unused();
         } else {
-            // A worker has other streams to serve. Without a thread the owner ends with the process.
+            // A worker has other streams to serve. Without a thread the owner ends
+            // with the process.
             let _ = thread::Builder::new().spawn(end_unused);
         }
     }
