@@ -213,7 +213,7 @@ impl State {
                     if height < self.seen {
                         // entries that were fetched until now carry the former height, and would be
                         // valid until the chain reaches it again
-                        self.replace_blocks(height.saturating_add(1));
+                        self.lower_head(height.saturating_add(1));
                     }
                     self.seen = height;
                     self.unconfirmed = 0;
@@ -257,6 +257,18 @@ impl State {
             self.since = epoch;
         }
         self.reorgs.push((self.epoch, from));
+    }
+
+    /// Begins an epoch in which no block has height `from` or a higher one. The head after a
+    /// reorganisation extends the record of that reorganisation, so that each takes one record.
+    fn lower_head(&mut self, from: u64) {
+        match self
+            .reorgs
+            .pop_if(|(epoch, since)| *epoch == self.epoch && *since <= from)
+        {
+            Some((_, since)) => self.replace_blocks(since),
+            None => self.replace_blocks(from),
+        }
     }
 
     /// Begins an epoch, which invalidates the entries about the former head.

@@ -228,6 +228,22 @@ fn unfinalized_entry_is_invalid_until_the_owner_reports_the_state_again() {
     assert!(kept.holds());
 }
 
+#[test]
+fn reorganisation_to_a_lower_head_takes_one_record() {
+    let chain = chain();
+    let below = stamp(&chain, Class::Unfinalized, Some(50));
+    for depth in 1..=MOST_REORGS as u64 {
+        let head = 100 - depth;
+        moved(&chain, Move::Reorg { from: head + 1 });
+        let between = stamp(&chain, Class::Tip, Some(head + 1));
+        moved(&chain, Move::Head(head));
+        assert!(!between.is_untouched(), "block {head}");
+    }
+    assert!(below.holds());
+    moved(&chain, Move::Reorg { from: 80 });
+    assert!(!below.holds());
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Extend(u64),

@@ -81,14 +81,32 @@ fn own_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
     let path = rest.iter().position(|byte| *byte == b'/')?;
     let (authority, target) = rest.split_at(path);
     // the port is ignored: a namespace has its own
-    let name = authority.rsplitn(2, |byte| *byte == b':').last()?;
-    let own = host.rsplitn(2, |byte| *byte == b':').last()?;
+    let (name, own) = (without_port(authority), without_port(host));
     name.eq_ignore_ascii_case(own).then_some(target)
+}
+
+/// Returns the host of an authority. Colons in brackets belong to an IPv6 address.
+fn without_port(authority: &[u8]) -> &[u8] {
+    let port = authority
+        .iter()
+        .rposition(|byte| matches!(byte, b':' | b']'));
+    match port {
+        Some(at) if authority[at] == b':' => &authority[..at],
+        _ => authority,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::own_target;
+
+    #[test]
+    fn own_target_is_found_by_an_ipv6_address() {
+        let target_of = |uri: &'static str, host: &str| own_target(uri.as_bytes(), host.as_bytes());
+        assert_eq!(target_of("http://[::1]:80/x", "[::1]"), Some(&b"/x"[..]));
+        assert_eq!(target_of("http://[::1]/x", "[::1]:8545"), Some(&b"/x"[..]));
+        assert_eq!(target_of("http://[::1]/x", "[::2]"), None);
+    }
 
     #[test]
     fn own_target_is_found_only_on_the_same_host() {

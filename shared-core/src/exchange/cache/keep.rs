@@ -123,8 +123,8 @@ impl Exchange {
         }
         // the bytes of an encoded response are not the body itself
         let fill = self.storing.fill.as_ref();
-        let takes_coded = fill.is_some_and(|fill| fill.takes_coded());
-        if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
+        let is_coded = fill.is_some_and(|fill| fill.is_coded());
+        if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !is_coded {
             self.not_stored_for_now(Reason::Coding);
         }
         match self.storing.fill.is_some() || self.watches_errors() || self.is_watched() {

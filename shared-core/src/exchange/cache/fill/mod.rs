@@ -263,11 +263,6 @@ impl Fill {
         self.coding != Coding::Identity
     }
 
-    /// Whether the encoded bytes can be stored, unchanged or after decoding.
-    pub(in crate::exchange) fn takes_coded(&self) -> bool {
-        self.coding != Coding::Identity
-    }
-
     /// Entity tag that was computed for the entry.
     pub(in crate::exchange) fn tag(&self) -> Option<Vec<u8>> {
         let fields = &self.entries.first()?.entry.meta().fields;
