@@ -1,5 +1,5 @@
-//! Peak memory of what is decoded: bodies that claim or become more than `memory` never
-//! make the process allocate more than that, whichever way and coding they come.
+//! Peak memory of decompression: a body that claims or has more than `memory` bytes never makes
+//! the process allocate more than that, in any framing and content coding.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -23,9 +23,9 @@ static ALLOCATOR: Allocator = Allocator;
 
 const MIB: usize = 1 << 20;
 const MEMORY: usize = 8 * MIB;
-/// For coders, tables and all that is not counted.
+/// Bytes for encoders, tables and all other memory that the budget does not count.
 const SLACK: usize = 4 * MIB;
-/// What a bomb becomes.
+/// Length of a decompression bomb's content in bytes.
 const BOMB: usize = 64 * MIB;
 
 fn config(lines: &[&str]) -> Arc<Config> {
@@ -49,7 +49,7 @@ fn config(lines: &[&str]) -> Arc<Config> {
     Arc::new(config)
 }
 
-/// One gzip member of `before`, as many zeros as a bomb has, and `after`.
+/// One gzip member of `before`, `zeros` zero digits and `after`.
 fn gzip(before: &[u8], zeros: usize, after: &[u8]) -> Vec<u8> {
     let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     coder.write_all(before).unwrap();
@@ -76,7 +76,7 @@ const ANSWER_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":"0x"#;
 const CALL_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getCode","params":["0x"#;
 const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionByHash","params":["0x0000000000000000000000000000000000000000000000000000000000000001"]}"#;
 
-/// Bombs of an answer: one member, several, and trailers that lie about the length.
+/// Decompression bombs as responses: one member, several, and trailers with a wrong length.
 fn bombs() -> Vec<Vec<u8>> {
     let one = gzip(ANSWER_BEGINS, BOMB, b"\"}");
     let several = [gzip(ANSWER_BEGINS, BOMB, b""), gzip(b"\"}", 0, b"")].concat();
@@ -89,7 +89,7 @@ fn bombs() -> Vec<Vec<u8>> {
     vec![one, several, more, less]
 }
 
-/// An exchange of a client that accepts `accept`, with an answer of the node.
+/// Runs an exchange of a client that accepts `accept`, with `answer` as the node's response.
 fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], answer: &[u8]) {
     let mut driver = Driver::new(Arc::clone(config));
     let text = std::str::from_utf8(coded).unwrap();
@@ -132,7 +132,7 @@ fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], an
         host_writes_vary: false,
         now: 1,
     });
-    // whatever comes of it
+    // any outcome is accepted
     let _ = through(
         &mut driver,
         step.unwrap(),
@@ -145,13 +145,13 @@ fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], an
 }
 
 #[test]
-fn gzip_answers_never_take_more_than_memory() {
+fn gzip_responses_never_allocate_more_than_the_memory_limit() {
     let bombs = bombs();
     for (bomb, answer) in bombs.iter().enumerate() {
         for line in ["cache_max_entry 1m", "cache_max_entry 512m"] {
             for accept in ["gzip", "identity", ""] {
                 let run = || answered(&config(&[line]), accept, CALL, b"", answer);
-                // coders are made once for a thread
+                // encoders are created once per thread
                 run();
                 let peak = most_of(run);
                 assert!(
@@ -164,7 +164,7 @@ fn gzip_answers_never_take_more_than_memory() {
 }
 
 #[test]
-fn coded_requests_never_take_more_than_memory() {
+fn compressed_requests_never_allocate_more_than_the_memory_limit() {
     let bombs = [
         ("gzip", gzip(CALL_BEGINS, BOMB, b"\"]}")),
         ("zstd", zstd(BOMB)),

@@ -1,5 +1,5 @@
-//! What is decoded for clients that read slowly, or not at all, is part of the
-//! process's memory.
+//! Memory of responses that are decompressed for clients that read slowly or not at all: the
+//! process's budget counts it.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -16,7 +16,7 @@ use sszip_core::mode::Mode;
 
 const MIB: usize = 1 << 20;
 const MEMORY: usize = 4 * MIB;
-/// An answer's result.
+/// Length of the result of a long response, in bytes.
 const LONG: usize = 3 * MIB / 2;
 
 struct Host {
@@ -39,7 +39,7 @@ impl Host {
         Self { config, process }
     }
 
-    /// Stores what the node says to a call, of so many letters.
+    /// Stores the node's response to the call for `block`, with a result of `length` bytes.
     fn store(&self, block: usize, length: usize) {
         let (mut exchange, found) = self.ask(&call(block), "");
         assert_eq!(found, LookUp::Forward);
@@ -124,7 +124,7 @@ fn is_gzip(exchange: &Exchange) -> bool {
 }
 
 #[test]
-fn all_who_are_sent_the_same_share_it() {
+fn clients_of_the_same_entry_share_its_decompressed_body() {
     let host = Host::new();
     host.store(1, LONG);
     let clients: Vec<Exchange> = (0..60)
@@ -139,7 +139,7 @@ fn all_who_are_sent_the_same_share_it() {
     assert!(clients
         .iter()
         .all(|client| body_of(client) == answer(1, LONG).as_bytes()));
-    // the tier may throw it out: it is there until the last has it
+    // the hot tier may evict the entry: it stays allocated until the last client has it
     host.process.shared.hot().unwrap().clear();
     assert!(host.used() >= LONG);
     drop(clients);
@@ -147,7 +147,7 @@ fn all_who_are_sent_the_same_share_it() {
 }
 
 #[test]
-fn what_does_not_fit_is_coded_or_comes_from_the_node() {
+fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
     let host = Host::new();
     for block in 0..5 {
         host.store(block, LONG);
@@ -158,7 +158,7 @@ fn what_does_not_fit_is_coded_or_comes_from_the_node() {
     assert!(given.iter().all(|found| *found == LookUp::Respond));
     assert!(asked.iter().all(|found| *found == LookUp::Forward));
     assert!(host.used() <= MEMORY);
-    // it likes identity better, and takes both
+    // the client prefers identity, and accepts both
     let (exchange, found) = host.ask(&call(4), "gzip;q=0.5, identity");
     assert_eq!(found, LookUp::Respond);
     assert!(is_gzip(&exchange));
@@ -166,7 +166,7 @@ fn what_does_not_fit_is_coded_or_comes_from_the_node() {
         gunzip(&body_of(&exchange), 2 * LONG).unwrap(),
         answer(4, LONG).as_bytes()
     );
-    // short ones go out as ever
+    // short responses are sent as usual
     host.store(9, 10_000);
     assert_eq!(host.ask(&call(9), "").1, LookUp::Respond);
     drop((clients, exchange));
@@ -175,7 +175,7 @@ fn what_does_not_fit_is_coded_or_comes_from_the_node() {
 }
 
 #[test]
-fn what_is_stored_stays_as_it_is_while_there_is_no_memory() {
+fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
     let host = Host::new();
     for block in 0..4 {
         host.store(block, LONG);
@@ -190,7 +190,7 @@ fn what_is_stored_stays_as_it_is_while_there_is_no_memory() {
     for body in [call(3), batch(2..4)] {
         let (mut exchange, found) = host.ask(&body, "");
         assert_eq!(found, LookUp::Forward);
-        // a copy of the answer could not be coded, and not be kept
+        // a copy of the response could be neither compressed nor stored
         assert_eq!(head(&mut exchange), HeadAction::Pass);
         assert!(exchange.head_edits().iter().any(|edit| {
             edit.name == "Cache-Status"
@@ -204,7 +204,7 @@ fn what_is_stored_stays_as_it_is_while_there_is_no_memory() {
 }
 
 #[test]
-fn a_batch_that_names_many_takes_no_more() {
+fn batch_of_many_hits_stays_within_the_budget() {
     let host = Host::new();
     for block in 0..6 {
         host.store(block, LONG);
@@ -220,7 +220,7 @@ fn a_batch_that_names_many_takes_no_more() {
     let (coded, found) = host.ask(&batch(0..6), "gzip, identity;q=1");
     assert_eq!(found, LookUp::Respond);
     assert!(is_gzip(&coded) && coded.sent() < MIB as u64);
-    // the same one again is no other
+    // a repeated call takes no more memory
     let one = call(1);
     let (again, found) = host.ask(&format!("[{one},{one},{one},{one}]"), "");
     assert_eq!(found, LookUp::Respond);
@@ -229,7 +229,7 @@ fn a_batch_that_names_many_takes_no_more() {
 }
 
 #[test]
-fn a_client_that_refuses_identity_gets_gzip_of_what_is_not_coded() {
+fn client_that_refuses_identity_receives_gzip_of_uncompressed_entries() {
     let host = Host::new();
     host.store(1, 10);
     host.store(2, 10);
@@ -251,12 +251,12 @@ fn a_client_that_refuses_identity_gets_gzip_of_what_is_not_coded() {
 }
 
 #[test]
-fn a_part_of_a_batch_never_passes_for_all_of_it() {
+fn part_of_a_batch_is_never_sent_as_the_whole() {
     let host = Host::new();
     host.store(1, 10);
     let (mut exchange, found) = host.ask(&batch(1..3), "");
     assert_eq!(found, LookUp::ForwardRewritten);
-    // the judgement of the node's head failed
+    // the head of the upstream response could not be evaluated
     exchange.give_up(Mode::Failed).unwrap();
     let part = format!("[{}]", answer(2, 10));
     assert_eq!(exchange.piece(part.as_bytes()).unwrap(), PieceAction::Taken);
@@ -268,7 +268,7 @@ fn a_part_of_a_batch_never_passes_for_all_of_it() {
 }
 
 #[test]
-fn the_nodes_part_is_not_copied_with_each_piece() {
+fn upstream_part_of_a_batch_is_not_copied_with_each_piece() {
     let host = Host::new();
     host.store(1, 10);
     let (mut exchange, found) = host.ask(&batch(1..3), "");
@@ -281,7 +281,7 @@ fn the_nodes_part_is_not_copied_with_each_piece() {
         assert_eq!(exchange.piece(piece).unwrap(), PieceAction::Taken);
         grown += usize::from(host.used() > before);
     }
-    // some 1,500 pieces
+    // the body has about 1,500 pieces
     assert!(grown < 30, "{grown}");
     exchange.end().unwrap();
     exchange.code().unwrap();

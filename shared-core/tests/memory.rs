@@ -1,5 +1,5 @@
-//! What the process holds, after more responses than any pool could hide.
-//! A test binary of its own: other tests would move the figures.
+//! Resident memory of the process after more responses than any pool could hide. This is a test
+//! binary of its own, because other tests would change the figures.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -46,7 +46,7 @@ fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
 }
 
 #[test]
-fn a_million_responses_leave_nothing_behind() {
+fn resident_memory_is_stable_after_a_million_responses() {
     let budget = Budget::new();
     let configs: Vec<_> = [b"1", b"6", b"9"]
         .iter()
@@ -59,7 +59,7 @@ fn a_million_responses_leave_nothing_behind() {
         .collect();
     let body = [&[b'{'; 700][..], &[b'}'; 500]].concat();
 
-    // threads that come and go, as a pool's do: their compressors go too
+    // threads that start and end, as a pool's do: their compressors are freed with them
     let round = |responses: usize| {
         std::thread::scope(|scope| {
             for config in &configs[1..] {

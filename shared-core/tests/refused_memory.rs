@@ -1,6 +1,5 @@
-//! Memory that is refused, at every place where it can be: an answer is right,
-//! or the host is told that there is none. (An allocation that can't report a
-//! refusal would end this process.)
+//! Allocations that are refused at every point where one can be: the response is right, or the
+//! host receives a failure. (An allocation that cannot report a refusal would end this process.)
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -37,7 +36,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A shortage is the process's: one test at a time.
+/// Lock of the tests: a shortage concerns the whole process, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn config(settings: &[(&str, &str)]) -> Arc<Config> {
@@ -55,7 +54,7 @@ fn config(settings: &[(&str, &str)]) -> Arc<Config> {
     Arc::new(directives.resolve(process))
 }
 
-/// What does not compress to nothing, of so many bytes.
+/// Hexadecimal digits that compress to about half of their `length`.
 fn hex(length: usize, seed: u64) -> String {
     let mut state = seed * 2 + 1;
     let digits = (0..length).map(|_| {
@@ -73,20 +72,20 @@ fn call(id: usize, block: usize) -> String {
     )
 }
 
-/// What the node says of a block.
-fn said(id: usize, block: usize, length: usize) -> String {
+/// The node's response to the call for a block.
+fn node_response(id: usize, block: usize, length: usize) -> String {
     let result = hex(length, block as u64);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"0x{result}"}}"#)
 }
 
-/// How a request is asked and answered.
+/// A request and the way in which the node responds.
 #[derive(Clone, Debug)]
 struct Case {
     blocks: Vec<usize>,
     length: usize,
     gzip: bool,
     declared: bool,
-    /// The node gzips, though nobody asked for it.
+    /// Whether the node sends gzip although the request did not accept it.
     coded: bool,
 }
 
@@ -105,16 +104,16 @@ impl Case {
     fn answers(&self) -> Vec<String> {
         (1..)
             .zip(&self.blocks)
-            .map(|(id, block)| said(id, *block, self.length))
+            .map(|(id, block)| node_response(id, *block, self.length))
             .collect()
     }
 
-    /// The node's answer to what it was asked.
+    /// Returns the node's response to the calls that `request` still contains.
     fn node(&self, request: &str) -> Vec<u8> {
         let answers: Vec<String> = (1..)
             .zip(&self.blocks)
             .filter(|(id, _)| request.contains(&format!("\"id\":{id},")))
-            .map(|(id, block)| said(id, *block, self.length))
+            .map(|(id, block)| node_response(id, *block, self.length))
             .collect();
         let body = match &answers[..] {
             [one] if !request.starts_with('[') => one.clone(),
@@ -128,24 +127,24 @@ impl Case {
     }
 }
 
-/// What the client gets.
+/// The response that the client receives.
 #[derive(Debug)]
 enum Got {
-    /// All of a body, in identity.
+    /// A complete body, decompressed.
     Whole(Vec<u8>),
-    /// The end of it is missing, and it sees that.
+    /// A failure that the client can detect: the end of the body is missing.
     Failure,
 }
 
-/// One request through the cache; all that a host would do. `node` is called
-/// outside of what is refused.
+/// Runs one request through the cache as a host would. The node's response is made outside of the
+/// refused allocations.
 fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got, Refusals) {
     let request = case.request();
     let mut refusals = Refusals::default();
     let mut passed = refused.1;
     let mut client: Vec<u8> = Vec::with_capacity(16 << 20);
     let mut exchange = Exchange::new(Arc::clone(config));
-    // the count goes on from one step to the next
+    // the count of passed allocations continues from one step to the next
     macro_rules! step {
         ($step:expr) => {{
             let (done, left, more) = refusing_from(refused.0, passed, || $step);
@@ -279,7 +278,7 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
     (got, refusals)
 }
 
-/// As [`refusing`], and how many are left to be passed.
+/// Runs `run` like [`refusing`], and also returns how many allocations are left to be passed.
 fn refusing_from<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, usize, Refusals) {
     let ((done, left), refusals) = refusing(from, passed, || {
         let done = run();
@@ -288,8 +287,7 @@ fn refusing_from<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, 
     (done, left, refusals)
 }
 
-/// What the client makes of it: `client` is what was sent; if that is nothing,
-/// what the exchange has.
+/// Returns the body in identity: `client` if bytes were sent, else the body of the exchange.
 fn sent(exchange: &Exchange, client: Vec<u8>) -> Vec<u8> {
     let body = if client.is_empty() {
         exchange.body().flatten().copied().collect()
@@ -320,7 +318,7 @@ fn whole(case: &Case) -> Vec<u8> {
     }
 }
 
-/// Answers of a batch come in any order.
+/// Whether the body is the expected response; the responses of a batch may have any order.
 fn is_right(case: &Case, body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else {
         return false;
@@ -359,8 +357,8 @@ fn cases(lengths: &[usize]) -> Vec<Case> {
     cases
 }
 
-/// `from` bytes and more are refused, from each allocation on in turn.
-fn every_place(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
+/// Refuses allocations of `from` bytes and more, beginning at each allocation in turn.
+fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for case in cases(lengths) {
         for warm in [vec![], vec![1], vec![1, 2, 3, 4]] {
@@ -381,7 +379,7 @@ fn every_place(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
                         "{case:?} {warm:?}, refused after {passed}: {:.200}",
                         String::from_utf8_lossy(&body)
                     ),
-                    // only a part of it is with the node: nothing to fall back on
+                    // the node has only a part of the batch: there is no response to fall back on
                     Got::Failure => assert!(case.blocks.len() > 1 && !warm.is_empty()),
                 }
                 assert_eq!(
@@ -391,11 +389,11 @@ fn every_place(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
                 );
                 assert!(allocator::is_over(|| {}));
                 assert_eq!(config.process.budget.used(), 0);
-                // there is memory again
+                // memory is available again
                 let (got, _) = exchange(&config, &case, (usize::MAX, 0));
                 match got {
                     Got::Whole(body) => assert!(is_right(&case, &body)),
-                    // coded, nothing can be put in front of it
+                    // stored parts cannot be merged into a body that the node compressed
                     Got::Failure => assert!(case.coded && !settings.is_empty()),
                 }
                 if refusals.all == 0 {
@@ -407,24 +405,24 @@ fn every_place(settings: &[(&str, &str)], lengths: &[usize], from: usize) {
 }
 
 #[test]
-fn what_is_long_is_refused() {
-    every_place(&[], &[100, 80_000], SMALL + 1);
+fn responses_are_right_or_fail_when_long_allocations_are_refused() {
+    refuse_each_allocation(&[], &[100, 80_000], SMALL + 1);
 }
 
 #[test]
-fn streams_are_refused() {
-    every_place(&[("max_oneshot", "1k")], &[80_000], SMALL + 1);
+fn streamed_responses_are_right_or_fail_when_long_allocations_are_refused() {
+    refuse_each_allocation(&[("max_oneshot", "1k")], &[80_000], SMALL + 1);
 }
 
 #[test]
-fn all_is_refused() {
-    every_place(&[], &[2_000], 1);
+fn responses_are_right_or_fail_when_all_allocations_are_refused() {
+    refuse_each_allocation(&[], &[2_000], 1);
 }
 
-/// The tier's tables grow in a library that can't be refused anything: what
-/// they need was allocated before.
+/// The tables of the hot tier grow in a library whose allocations cannot be refused, so their
+/// memory is allocated beforehand.
 #[test]
-fn the_tables_of_the_tier_grow_in_what_was_put_aside() {
+fn hot_tier_tables_grow_in_preallocated_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let hot = Hot::new(64 << 20, 1 << 20, 1);
     let mut grown = 0;
@@ -433,11 +431,11 @@ fn the_tables_of_the_tier_grow_in_what_was_put_aside() {
         key[..8].copy_from_slice(&n.to_le_bytes());
         let payload = Payload::Raw(Bytes::from(vec![b'1'; 10]));
         let entry = Arc::new(Entry::new(Envelope::none(), payload, Meta::default()));
-        // two are put aside, and all that follow are refused
+        // two allocations are made beforehand; all later ones are refused
         let (inserted, refusals) = refusing(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
         assert!(inserted);
         grown += refusals.all;
-        // nothing can be put aside: nothing is stored, and nothing breaks
+        // without memory beforehand no entry is stored, and the tier stays usable
         if n % 10 == 0 {
             let (inserted, refusals) = refusing(SMALL + 1, 0, || hot.insert(key, entry));
             assert_eq!(inserted, refusals.all == 0);
@@ -447,19 +445,19 @@ fn the_tables_of_the_tier_grow_in_what_was_put_aside() {
     assert!(grown > 0, "no table has grown");
 }
 
-/// A hit is compared with what the node says now, or there is no verdict.
+/// Verification of a hit compares it with the node's present response, or gives no verdict.
 #[test]
-fn what_a_hit_is_compared_with_is_refused() {
+fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for length in [2_000, 80_000, 300_000] {
         for same in [true, false] {
             for passed in 0.. {
                 let config = config(&[("verify", "100%"), ("max_oneshot", "16m")]);
-                let body = said(1, 1, length);
-                // the same value, in other words, or another one
+                let body = node_response(1, 1, length);
+                // the same value in another notation, or another value
                 let now = match same {
                     true => body.replace(r#""result":"#, r#""result": "#),
-                    false => said(1, 2, length),
+                    false => node_response(1, 2, length),
                 };
                 let mut update = None;
                 for expected in [LookUp::Forward, LookUp::Respond] {
@@ -477,11 +475,11 @@ fn what_a_hit_is_compared_with_is_refused() {
                 });
                 let counts = config.process.shared.verified.take_counts().unwrap();
                 let [same_now, changed, different, unanswered] = counts;
-                let said = if same { same_now } else { different };
-                assert_eq!((changed, said + unanswered), (0, 1), "{length} {passed}");
+                let settled = if same { same_now } else { different };
+                assert_eq!((changed, settled + unanswered), (0, 1), "{length} {passed}");
                 assert_eq!(config.process.budget.used(), 0);
                 if refusals.all == 0 {
-                    assert_eq!(said, 1);
+                    assert_eq!(settled, 1);
                     break;
                 }
             }
@@ -489,7 +487,7 @@ fn what_a_hit_is_compared_with_is_refused() {
     }
 }
 
-/// A look-up of what a case asks for first.
+/// Looks up the call for block 1.
 fn verified(config: &Arc<Config>) -> (Exchange, LookUp) {
     let mut exchange = Exchange::new(Arc::clone(config));
     let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
@@ -509,7 +507,7 @@ fn verified(config: &Arc<Config>) -> (Exchange, LookUp) {
     (exchange, found)
 }
 
-/// The node's answer, as far as it is kept.
+/// Reads the node's response, and publishes its fill.
 fn answered(mut exchange: Exchange, body: &[u8]) {
     let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
     let action = exchange
@@ -535,10 +533,10 @@ fn answered(mut exchange: Exchange, body: &[u8]) {
     }
 }
 
-/// What a look-up makes of a batch is long only in all, and can't be refused:
-/// sixteen times the request has to be there, so it must never take more.
+/// The memory of a batch look-up is long only in total and cannot be refused: sixteen times the
+/// request must be available, so the look-up must never take more.
 #[test]
-fn a_batch_takes_no_more_than_had_to_be_there() {
+fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // the shortest call that may be stored
     let call = |id: usize| format!(r#"{{"id":{id},"method":"eth_chainId","jsonrpc":"2.0"}}"#);
@@ -564,7 +562,7 @@ fn a_batch_takes_no_more_than_had_to_be_there() {
             let found = exchange.look_up(asked).unwrap();
             (exchange, found)
         };
-        // the table of flights stays as long as it was
+        // the table of flights keeps its capacity
         drop(look_up(&format!("[{}]", call(1))));
         if stored {
             let (mut exchange, _) = look_up(&call(1));
@@ -587,23 +585,23 @@ fn a_batch_takes_no_more_than_had_to_be_there() {
             let mut fill = exchange.take_fill().unwrap();
             fill.build();
             fill.publish(1000);
-            // what is remembered for ever
+            // the permanent entries are allocated
             assert_eq!(look_up(&batch).1, LookUp::Respond);
         }
         let took = most_of(|| {
             let (_, found) = look_up(&batch);
             assert_eq!(found == LookUp::Respond, stored, "{found:?}");
         });
-        // beside an exchange's own; the look-up tries whether all of it is there
+        // in addition to an exchange's own memory; the look-up checks that all of it is available
         let most = 16 * batch.len() + 1024;
         assert!((most - 2048..=most).contains(&took), "{took} of {most}");
     }
 }
 
-/// Where the head can't even be shown, the answer may be JSON, which the node was
-/// asked for too: that is no answer to who takes SSZ only.
+/// A response whose head cannot be read may be JSON, which the node was also sent as acceptable;
+/// a client that accepts only SSZ must not receive it.
 #[test]
-fn what_was_not_judged_passes_but_to_who_takes_ssz_only() {
+fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
     const ONLY: &str = "application/octet-stream";
     const EITHER: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
     const STATE: &str = "/eth/v2/debug/beacon/states/head";
@@ -613,7 +611,7 @@ fn what_was_not_judged_passes_but_to_who_takes_ssz_only() {
         (&on, STATE, EITHER, true),
         (&on, STATE, "application/json", true),
         (&on, STATE, "*/*", true),
-        // where there is no SSZ of it, either
+        // the same holds for a target without SSZ
         (&on, "/eth/v1/node/version", ONLY, false),
         (&off, STATE, ONLY, true),
     ] {

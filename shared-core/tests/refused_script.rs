@@ -1,7 +1,7 @@
-//! Memory that is refused to what programs in a host ask for, at every place where it can
-//! be: they get what is right, or are told that there is none.
+//! Allocations that are refused to the script API at every point where one can be: a script
+//! receives the right value, or an error.
 
-#![allow(unsafe_code)] // it calls as C does
+#![allow(unsafe_code)] // it calls the C ABI
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 #[path = "support/refused.rs"]
@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> sszip_str {
     }
 }
 
-/// The ids of the calls, or why not.
+/// Returns the ids of the calls, or the reported error.
 fn ids(coding: Option<&[u8]>, body: &[u8]) -> Result<Vec<usize>, String> {
     let (mut calls, mut count, mut is_batch) = (null(), 0, false);
     let mut out = text(b"");
@@ -39,7 +39,7 @@ fn ids(coding: Option<&[u8]>, body: &[u8]) -> Result<Vec<usize>, String> {
         name: text(b"Content-Encoding"),
         value: text(coding.unwrap_or_default()),
     };
-    // SAFETY: all of it is valid, and what comes back is until the next call.
+    // SAFETY: all arguments are valid, and the results are read before the next call.
     unsafe {
         let status = sszip_calls_read(
             &raw const field,
@@ -66,14 +66,14 @@ fn ids(coding: Option<&[u8]>, body: &[u8]) -> Result<Vec<usize>, String> {
 }
 
 #[test]
-fn the_calls_of_a_long_batch() {
+fn calls_of_a_long_batch_are_right_or_fail_when_allocations_are_refused() {
     let call = |id: usize| format!(r#"{{"id":{id},"method":"a","jsonrpc":"2.0"}}"#);
     let expected: Vec<usize> = (0..8000).collect();
     let calls: Vec<_> = expected.iter().map(|id| call(*id)).collect();
     let batch = format!("[{}]", calls.join(","));
     let coded = gzip(batch.as_bytes(), 1, batch.len()).unwrap();
-    // calls are read into what is long only in all: whether that is there is asked before,
-    // and what is asked for is more than anything of it takes
+    // the calls of a batch are long only in total: the core first reserves more than any of their
+    // allocations takes
     let from = 4 * batch.len();
     assert!(each_refused(from, &expected, || ids(None, batch.as_bytes())) > 0);
     assert!(each_refused(from, &expected, || ids(Some(b"gzip"), &coded)) > 0);
@@ -86,7 +86,7 @@ fn shared() -> Shared {
 }
 
 #[test]
-fn a_value_that_is_kept() {
+fn script_value_is_set_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let value = vec![b'v'; 1 << 20];
     let set = || kept::set(&shared, b"name", &value, 5000, 0);
@@ -96,7 +96,7 @@ fn a_value_that_is_kept() {
 }
 
 #[test]
-fn an_answer_that_is_stored() {
+fn stored_response_is_right_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let envelope = Envelope {
         id: IdPlace::BeforeResult,

@@ -1,5 +1,5 @@
-//! Memory that is refused to the walkers, at every place where it can be: what
-//! they make is right, or they say that there is none.
+//! Allocations that are refused to the walkers at every point where one can be: the output is
+//! right, or an error reports that memory is missing.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -32,7 +32,7 @@ class Whole(Container):
     text: Text[2**20]
 "#;
 
-/// Each kind of list, longer than what comes from the reserve.
+/// A value with each kind of list, longer than the reserve for small allocations.
 fn value() -> String {
     let all = |count: usize, each: &dyn Fn(usize) -> String| {
         let all: Vec<String> = (0..count).map(each).collect();
@@ -60,7 +60,8 @@ fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error>
     reader.end()
 }
 
-/// How long it is: its pieces are looked at by others.
+/// Returns the length of the JSON that is written into small buffers; other tests compare the
+/// JSON itself.
 fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, Error> {
     let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut room = [0; 2048];
@@ -78,7 +79,7 @@ fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
     let back = to_json(schema, ty, &ssz).unwrap();
     assert_eq!(back, json);
     let root = hash_tree_root(schema, ty, &ssz).unwrap();
-    // only what is long; and all, of which the small comes from the reserve
+    // only long allocations; then all of them, of which the small ones use the reserve
     for from in [SMALL + 1, 1] {
         assert!(each_refused(from, &ssz, || to_ssz(schema, ty, json)) > 0);
         assert!(each_refused(from, &ssz, || in_pieces(schema, ty, json)) > 0);
@@ -90,13 +91,13 @@ fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
 }
 
 #[test]
-fn of_each_kind_of_list() {
+fn walkers_are_right_or_fail_for_each_kind_of_list_when_allocations_are_refused() {
     let schema = Schema::from_table(TABLE).unwrap();
     each_walker(&schema, schema.find("Whole").unwrap(), value().as_bytes());
 }
 
 #[test]
-fn of_a_witness_in_rlp() {
+fn walkers_are_right_or_fail_for_an_rlp_witness_when_allocations_are_refused() {
     let schema = Schema::of(Fork::Deneb, Preset::Mainnet);
     let codes: Vec<String> = (0..100)
         .map(|n: usize| format!("\"0x{}\"", "cd".repeat(n * n)))
@@ -108,7 +109,7 @@ fn of_a_witness_in_rlp() {
     );
     let plain = schema.find("ExecutionWitness").unwrap();
     let witness = to_ssz(schema, plain, witness.as_bytes()).unwrap();
-    // status, three offsets, and what is there of them
+    // status, three offsets, and the bytes that they point to
     let head = b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0";
     let ty = schema.find("NewPayloadWithWitness").unwrap();
     let json = to_json(schema, ty, &[head, &witness[..]].concat()).unwrap();

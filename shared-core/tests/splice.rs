@@ -1,5 +1,5 @@
-//! Open streams, members spliced of them, answers and batches under any id:
-//! decoded by zlib-rs and by libdeflate, they are what went in.
+//! Open streams, the gzip members spliced of them, and responses and batches under any id:
+//! zlib-rs and libdeflate decompress each to its input.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -19,7 +19,7 @@ use sszip_core::gzip::oneshot;
 use sszip_core::gzip::open::{open, reopen, Open};
 use sszip_core::gzip::splice::{splice, Body, Part};
 
-/// Every kind of id that a client may send, raw.
+/// Ids that a client may send, raw, of each kind.
 const IDS: [&str; 12] = [
     "1",
     "\"\"",
@@ -37,7 +37,7 @@ const IDS: [&str; 12] = [
 
 const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
-/// Something like JSON, of exactly that length.
+/// Text like JSON, of exactly `length` bytes.
 fn json(length: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(length + 64);
     for n in 0u64.. {
@@ -51,7 +51,7 @@ fn json(length: usize) -> Vec<u8> {
     body
 }
 
-/// Bytes that no coder shortens.
+/// Bytes that no encoder shortens.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u64;
     std::iter::repeat_with(|| {
@@ -64,7 +64,7 @@ fn noise(length: usize) -> Vec<u8> {
     .collect()
 }
 
-/// The plain bytes of exactly one member, by two decoders.
+/// Returns the plain bytes of exactly one member, after two decoders have agreed on them.
 fn decoded(body: &Body) -> Vec<u8> {
     assert!(body.is_gzip());
     let member = body.to_vec();
@@ -78,7 +78,7 @@ fn decoded(body: &Body) -> Vec<u8> {
     plain
 }
 
-/// All of an open stream, which must not end by itself.
+/// Returns the plain bytes of an open stream, which must not have a final block.
 fn inflated(stream: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let finished = [stream, &EMPTY_LAST].concat();
@@ -88,13 +88,13 @@ fn inflated(stream: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// A finished stream of libdeflate's.
+/// A finished stream of libdeflate.
 fn libdeflate(plain: &[u8], level: u8) -> Vec<u8> {
     let member = oneshot::gzip(plain, level, oneshot::bound(plain.len())).unwrap();
     member[10..member.len() - 8].to_vec()
 }
 
-/// A finished stream of zlib's, of several blocks.
+/// A finished stream of zlib with one block or more per piece.
 fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
     for piece in pieces {
@@ -104,12 +104,12 @@ fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The open streams of a body, by every coder at hand.
-fn opens(plain: &[u8]) -> Vec<Open> {
+/// The open streams of a body, compressed by each available library and level.
+fn open_streams_of(plain: &[u8]) -> Vec<Open> {
     let few = plain.len() > 1 << 20;
     let levels = (0..=12).filter(|level| !few || *level == 1);
     let mut opens: Vec<Open> = levels.map(|level| open(plain, level).unwrap()).collect();
-    // libdeflate's lowest levels too: igzip stands for them where it is
+    // the lowest levels of libdeflate too, where igzip replaces it if it is installed
     for level in (1..=3).filter(|level| !few || *level == 1) {
         let stream = reopen(libdeflate(plain, level)).unwrap();
         let (crc, length) = (crc32(plain), plain.len() as u64);
@@ -132,7 +132,7 @@ fn envelope(id: IdPlace, end: &str) -> Envelope {
     }
 }
 
-/// The obvious way to answer.
+/// The response, assembled in the obvious way.
 fn answer(envelope: &Envelope, result: &[u8], id: &str) -> Vec<u8> {
     let (first, second): (&[u8], &[u8]) = match envelope.id {
         IdPlace::BeforeResult => (id.as_bytes(), result),
@@ -155,13 +155,13 @@ const ANY: Gate = Gate {
 };
 
 #[test]
-fn sizes_from_nothing_to_20_mb() {
+fn open_streams_of_0_to_20_mb_are_spliced_and_inflated() {
     let sizes = [
         0, 1, 2, 100, 1023, 1024, 32_767, 32_768, 32_769, 65_535, 65_536, 300_000, 20_000_000,
     ];
     for size in sizes {
         let plain = json(size);
-        for open in opens(&plain) {
+        for open in open_streams_of(&plain) {
             assert_eq!((open.length, open.crc), (size as u64, crc32(&plain)));
             let member =
                 splice([Part::Text(b"[1,"), Part::Open(&open), Part::Text(b"]\n")]).unwrap();
@@ -175,10 +175,10 @@ fn sizes_from_nothing_to_20_mb() {
 }
 
 #[test]
-fn bodies_that_no_coder_shortens() {
+fn incompressible_bodies_become_open_streams_of_bounded_length() {
     for size in [1, 1000, 70_000, 1_500_000] {
         let plain = noise(size);
-        for open in opens(&plain) {
+        for open in open_streams_of(&plain) {
             let bound = size + size / 1000 + 64;
             assert!(open.bytes.len() <= bound, "{} of {size}", open.bytes.len());
             assert!(inflated(&open.bytes) == plain, "{size}");
@@ -187,7 +187,7 @@ fn bodies_that_no_coder_shortens() {
 }
 
 #[test]
-fn parts_in_any_place_and_any_number() {
+fn texts_and_streams_are_spliced_in_any_order_and_number() {
     let open = open(&json(5000), 6).unwrap();
     let plain = json(5000);
     let (text, stream) = (Part::Text(b"text"), Part::Open(&open));
@@ -208,7 +208,7 @@ fn parts_in_any_place_and_any_number() {
 }
 
 #[test]
-fn texts_are_split_where_a_stored_block_is_full() {
+fn texts_are_split_into_full_stored_blocks() {
     let open = open(b"", 1).unwrap();
     for length in [65_534, 65_535, 65_536, 131_070, 131_071, 200_000] {
         let text = json(length);
@@ -226,7 +226,7 @@ fn texts_are_split_where_a_stored_block_is_full() {
 }
 
 #[test]
-fn a_splice_copies_no_stream() {
+fn splice_references_open_streams_without_a_copy() {
     let open = open(&json(300_000), 1).unwrap();
     let member = splice([Part::Text(b"a"), Part::Open(&open), Part::Text(b"b")]).unwrap();
     let slices: Vec<&[u8]> = member.slices().collect();
@@ -237,15 +237,15 @@ fn a_splice_copies_no_stream() {
 }
 
 #[test]
-fn no_such_level() {
+fn open_returns_none_for_an_unknown_level() {
     assert!(open(b"abc", 13).is_none());
     assert!(open(b"abc", 255).is_none());
 }
 
-/// Where the last block ends is known only to the bit: a position taken from a
-/// decoder after the end of the stream damaged one body in four.
+/// The end of the last block is known only to the bit: a position that was taken from a decoder
+/// after the end of the stream damaged one body in four.
 #[test]
-fn the_last_block_may_end_at_any_bit() {
+fn stream_is_reopened_when_its_last_block_ends_at_any_bit() {
     let mut ends = [0; 8];
     for length in 0..400 {
         let plain = json(length);
@@ -254,7 +254,7 @@ fn the_last_block_may_end_at_any_bit() {
             libdeflate(&plain, 9),
             zlib(&[&plain], 6),
         ] {
-            // the bits of the last byte that do not matter give the end away
+            // the last bit that matters shows where the stream ends
             let mut longest = 0;
             for bit in 0..8 {
                 let mut flipped = stream.clone();
@@ -299,9 +299,9 @@ fn stored_fixed_and_dynamic_blocks_are_reopened() {
     }
 }
 
-/// Longer than the index of any table.
+/// Codes that are longer than the index of the decoding tables.
 #[test]
-fn the_longest_codes_are_read() {
+fn stream_with_the_longest_codes_is_reopened() {
     let mut plain = Vec::new();
     let (mut count, mut next) = (1, 1);
     for byte in b'a'..b'a' + 20 {
@@ -320,7 +320,7 @@ fn the_longest_codes_are_read() {
 }
 
 #[test]
-fn what_is_no_stream_is_refused() {
+fn truncated_extended_and_open_streams_are_refused() {
     let plain = [json(3000), noise(100), json(3000)].concat();
     for stream in [
         libdeflate(&plain, 6),
@@ -339,10 +339,10 @@ fn what_is_no_stream_is_refused() {
     }
 }
 
-/// Like zlib: what it would not decode must not get into a member, where its
-/// distances would reach into what stands before.
+/// A stream that zlib refuses must not become a part of a member, where its distances would reach
+/// into the preceding parts.
 #[test]
-fn a_distance_beyond_the_start_is_refused() {
+fn stream_with_a_distance_beyond_the_start_is_refused() {
     let refused = |stream: &[u8]| {
         let theirs = DeflateDecoder::new(stream).read_to_end(&mut Vec::new());
         assert!(theirs.is_err(), "a case for this test");
@@ -354,14 +354,14 @@ fn a_distance_beyond_the_start_is_refused() {
     let whole = zlib(&[first, second], 6);
     let start = zlib(&[first], 6).len() - EMPTY_LAST.len();
     assert!(refused(&whole[start..]));
-    // fixed codes: three bytes from one before, and there is none
+    // fixed codes: copies three bytes from distance one, before any output
     assert!(refused(&[0b0000_0011, 0b0000_0010, 0]));
-    // the same behind one literal
+    // the same copy after one literal
     assert!(inflated(&reopen(vec![0b0100_1011, 0b0000_0100, 0b0000_0010, 0]).unwrap()) == b"aaaa");
 }
 
 #[test]
-fn every_id_in_every_place() {
+fn response_is_assembled_with_any_id_before_or_after_the_result() {
     let result = json(3000);
     for place in [
         IdPlace::BeforeResult,
@@ -389,7 +389,7 @@ fn every_id_in_every_place() {
 }
 
 #[test]
-fn small_answers_are_kept_and_sent_as_they_are() {
+fn responses_below_the_gate_are_stored_and_sent_uncompressed() {
     let gate = Gate {
         min_length: 1024,
         level: 1,
@@ -411,7 +411,7 @@ fn small_answers_are_kept_and_sent_as_they_are() {
 }
 
 #[test]
-fn what_coding_does_not_shorten_is_kept_as_it_is() {
+fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
     let result = noise(100_000);
     for level in [0, 1, 6] {
         let gate = Gate {
@@ -430,7 +430,7 @@ fn what_coding_does_not_shorten_is_kept_as_it_is() {
 }
 
 #[test]
-fn hot_entries_keep_both_codings() {
+fn entry_that_is_sent_twice_as_identity_keeps_both_codings() {
     let result = json(50_000);
     let envelope = envelope(IdPlace::BeforeResult, "");
     let entry = Entry::code(envelope.clone(), &result, ANY, Meta::default()).unwrap();
@@ -451,7 +451,7 @@ fn hot_entries_keep_both_codings() {
 }
 
 #[test]
-fn a_damaged_entry_gives_no_identity() {
+fn damaged_entry_has_no_identity_body() {
     let mut open = open(&json(5000), 1).unwrap();
     for (crc, length) in [(open.crc ^ 1, 5000), (open.crc, 4999), (open.crc, 5001)] {
         open.crc = crc;
@@ -463,7 +463,7 @@ fn a_damaged_entry_gives_no_identity() {
 }
 
 #[test]
-fn meta_is_the_callers() {
+fn entry_keeps_the_meta_of_its_caller() {
     let meta = Meta {
         status: 200,
         fields: vec![(b"Content-Type".to_vec(), b"application/json".to_vec())],
@@ -482,7 +482,7 @@ fn meta_is_the_callers() {
     assert!(entry.weight() >= bare.weight() + 28);
 }
 
-/// Entries of all kinds, with their results.
+/// Entries of each kind, with their results.
 fn stored() -> Vec<(Arc<Entry>, Vec<u8>)> {
     let gate = Gate {
         min_length: 1024,
@@ -511,7 +511,7 @@ const GATE: Gate = Gate {
 };
 
 #[test]
-fn a_batch_of_all_kinds_keeps_the_order_and_drops_newlines() {
+fn batch_keeps_the_order_and_drops_newlines() {
     let stored = stored();
     let error = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1}}\n";
     let mut elements = vec![Element::Text(error)];
@@ -532,8 +532,8 @@ fn a_batch_of_all_kinds_keeps_the_order_and_drops_newlines() {
 }
 
 #[test]
-fn a_batch_of_one_and_of_the_same_one_many_times() {
-    // what is short is copied, what is long is referred to
+fn batch_copies_short_entries_and_references_long_ones() {
+    // short parts are copied, long parts are referenced
     for (n, is_long) in [(6 + 6, false), (6 + 6 + 6, true)] {
         let (entry, result) = &stored()[n];
         let one = answer(entry.envelope(), result, "\"x\"");
@@ -550,14 +550,14 @@ fn a_batch_of_one_and_of_the_same_one_many_times() {
 }
 
 #[test]
-fn a_batch_of_nothing_is_an_empty_array() {
+fn empty_batch_is_an_empty_array() {
     assert_eq!(batch_identity(&[]).unwrap().to_vec(), b"[]");
     let body = batch_gzip(&[], GATE).unwrap();
     assert_eq!((body.is_gzip(), body.to_vec()), (false, b"[]".to_vec()));
 }
 
 #[test]
-fn many_small_answers_make_a_coded_batch() {
+fn batch_of_many_small_responses_is_compressed() {
     let (entry, result) = &stored()[6];
     let ids: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let elements: Vec<Element> = ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
@@ -570,7 +570,7 @@ fn many_small_answers_make_a_coded_batch() {
         "{}",
         body.length()
     );
-    // below the gate, or not made smaller
+    // below the gate, or not shortened
     let body = batch_gzip(&elements[..3], GATE).unwrap();
     assert!(!body.is_gzip());
     let body = batch_gzip(&elements[..1], ANY).unwrap();
@@ -582,7 +582,7 @@ fn many_small_answers_make_a_coded_batch() {
 }
 
 #[test]
-fn texts_that_no_coder_shortens_stand_between_the_coded_in_a_batch() {
+fn incompressible_texts_and_compressed_entries_are_spliced_into_one_batch() {
     let (entry, result) = &stored()[18];
     assert!(entry.is_coded());
     let coded = answer(entry.envelope(), result, "1");
@@ -627,7 +627,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn any_parts_make_one_member(
+    fn any_parts_are_spliced_into_one_member(
         pieces in prop::collection::vec(
             prop_oneof![
                 bytes().prop_map(Piece::Text),
@@ -656,7 +656,7 @@ proptest! {
     }
 
     #[test]
-    fn any_stream_of_two_coders_is_reopened(
+    fn any_stream_of_libdeflate_and_zlib_is_reopened(
         pieces in prop::collection::vec(bytes(), 1..4),
         level in 0..=12u8,
     ) {
@@ -668,9 +668,10 @@ proptest! {
         prop_assert!(inflated(&opened) == plain);
     }
 
-    /// Damage: what zlib refuses is refused, what it takes decodes the same.
+    /// A damaged stream is refused if zlib refuses it, and otherwise decoded like zlib decodes
+    /// it.
     #[test]
-    fn a_damaged_stream_is_judged_as_zlib_judges_it(
+    fn damaged_stream_is_refused_if_and_only_if_zlib_refuses_it(
         plain in bytes(),
         level in 0..=12u8,
         at in any::<prop::sample::Index>(),

@@ -1,6 +1,5 @@
-//! What a stream's encoder takes is what is reserved for it.
-//!
-//! It counts what its thread allocates.
+//! Memory of a streaming encoder, compared with its reservation. The allocator counts the bytes
+//! that the test's thread allocates.
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
@@ -11,7 +10,8 @@ use sszip_core::gzip::stream::{Coder, Flush};
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// Hex and what does not compress: both kinds of blocks.
+/// A body of hexadecimal digits and incompressible bytes, so that the encoder emits both kinds of
+/// blocks.
 fn body() -> Vec<u8> {
     let mut state = 1u64;
     (0..400_000u32)
@@ -30,13 +30,13 @@ fn body() -> Vec<u8> {
 }
 
 #[test]
-fn an_encoder_takes_what_is_said() {
+fn encoder_allocates_the_reserved_size() {
     let body = body();
     let mut output = vec![0; 4096];
     for coder in [Coder::Igzip, Coder::ZlibRs] {
         for level in 1..=3 {
             let most = most_of(|| {
-                // libisal.so.2 is installed by the set-up
+                // libisal.so.2 is installed by the setup
                 let mut encoder = coder.encoder(level).unwrap();
                 let last = body.len().div_ceil(16_384) - 1;
                 for (n, piece) in body.chunks(16_384).enumerate() {
@@ -56,7 +56,7 @@ fn an_encoder_takes_what_is_said() {
                 }
             });
             let size = coder.size(level);
-            // the box itself and an alignment are not worth counting
+            // the encoder's box and one alignment are not counted
             assert!(
                 most <= size + 256 && most + 2048 > size,
                 "{coder:?} {level} takes {most}, {size} are reserved"

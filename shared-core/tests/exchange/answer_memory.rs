@@ -1,5 +1,5 @@
-//! Memory of a process that is taken for the node's responses: for what has come, never for
-//! what was announced.
+//! Memory that is reserved for the node's responses: for received bytes, never for announced
+//! ones.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::setup::{self, request_head, response_head, JSON};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// Taken for a response of which nothing has come, and for its other form.
+/// Bytes reserved for a response without received bytes, and for its compressed form.
 const FIRST: usize = 2 * 64 * KIB;
 
 fn config(lines: &[&str]) -> (Arc<Config>, Budget) {
@@ -31,7 +31,7 @@ fn requested(config: &Arc<Config>, method: &[u8]) -> Driver {
     driver
 }
 
-/// The node announces so many bytes.
+/// Reads a head in which the node announces `length` bytes.
 fn announced(driver: &mut Driver, length: usize, coding: Option<&[u8]>) -> Step {
     let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding));
     let fields: Vec<_> = [JSON].into_iter().chain(coding).collect();
@@ -52,7 +52,7 @@ fn gunzipped(coded: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn announced_lengths_take_nothing() {
+fn announced_lengths_reserve_no_memory() {
     let (config, budget) = config(&["memory 64m"]);
     let mut drivers = Vec::new();
     for _ in 0..100 {
@@ -62,7 +62,7 @@ fn announced_lengths_take_nothing() {
         drivers.push(driver);
     }
     assert!(budget.used() <= 100 * FIRST, "{}", budget.used());
-    // all others have their memory
+    // memory is left for other responses
     let whole = body(8 * MIB);
     let mut driver = requested(&config, b"GET");
     let step = announced(&mut driver, whole.len(), None);
@@ -74,7 +74,7 @@ fn announced_lengths_take_nothing() {
 }
 
 #[test]
-fn memory_of_a_response_follows_what_has_come() {
+fn reserved_memory_grows_with_the_received_bytes() {
     let (config, budget) = config(&["memory 64m"]);
     let whole = body(5 * MIB);
     let mut driver = requested(&config, b"GET");
@@ -89,7 +89,7 @@ fn memory_of_a_response_follows_what_has_come() {
         let most = (4 * came).max(FIRST).min(2 * whole.len());
         assert!(budget.used() <= most, "{} of {came}", budget.used());
     }
-    // with its other form
+    // including the compressed form
     assert_eq!(budget.used(), 2 * whole.len());
     let step = driver.end().unwrap();
     assert!(matches!(ran(&mut driver, step), Step::Send));
@@ -97,7 +97,7 @@ fn memory_of_a_response_follows_what_has_come() {
 }
 
 #[test]
-fn response_without_room_goes_on_as_a_stream() {
+fn response_is_streamed_when_its_memory_is_refused() {
     let (config, budget) = config(&["memory 8m"]);
     let whole = body(3 * MIB);
     for taken in [0, 2, 4, 6, 7] {
@@ -117,7 +117,7 @@ fn response_without_room_goes_on_as_a_stream() {
 }
 
 #[test]
-fn coded_response_without_room_passes_as_it_came() {
+fn compressed_response_passes_unchanged_when_its_memory_is_refused() {
     let (config, budget) = config(&["memory 2m"]);
     let mut driver = Driver::new(Arc::clone(&config));
     driver.request_head(request_head(b"GET", &[])).unwrap();
@@ -132,7 +132,7 @@ fn coded_response_without_room_passes_as_it_came() {
 }
 
 #[test]
-fn announced_length_of_a_split_batch_takes_nothing() {
+fn announced_length_of_a_split_batch_reserves_no_memory() {
     let (config, budget) = config(&["memory 64m", "cache on", "method deny debug_*"]);
     let mut driver = requested(&config, b"POST");
     let batch = br#"[{"jsonrpc":"2.0","id":1,"method":"debug_x"},{"jsonrpc":"2.0","id":2,"method":"eth_x"}]"#;

@@ -1,6 +1,5 @@
-//! Batches that take long to put together are not put together on an event
-//! loop: as with single answers, above 256 KiB of what has to be coded or
-//! decoded.
+//! Batches that take long to assemble are not assembled on an event loop. The limit is the one of
+//! single responses: 256 KiB to compress or to decompress.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ fn call(block: usize) -> String {
     )
 }
 
-fn said(block: usize, length: usize) -> String {
+fn node_response(block: usize, length: usize) -> String {
     let result = "a".repeat(length);
     format!(r#"{{"jsonrpc":"2.0","id":{block},"result":"{result}"}}"#)
 }
@@ -49,7 +48,7 @@ fn look_up(config: &Arc<Config>, body: &str, gzip: bool) -> (Exchange, LookUp) {
     (exchange, found)
 }
 
-/// The node's answer; whether it belongs off the loop.
+/// Reads the node's response, and returns whether its assembly belongs off the event loop.
 fn answer(exchange: &mut Exchange, body: &str) -> bool {
     let action = exchange
         .response_head(response_head(200, Some(body.len() as u64), &[JSON]))
@@ -85,12 +84,13 @@ fn body(exchange: &Exchange) -> String {
     String::from_utf8(plain).unwrap()
 }
 
-/// Answers that were asked for before, and so were read.
+/// Configuration whose cache holds these responses, strictly checked because each was requested
+/// twice.
 fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<Config> {
     let config = config();
     for block in blocks {
         let (mut exchange, _) = look_up(&config, &call(block), true);
-        answer(&mut exchange, &said(block, length));
+        answer(&mut exchange, &node_response(block, length));
         let (_, found) = look_up(&config, &call(block), true);
         assert_eq!(found, LookUp::Respond);
     }
@@ -98,17 +98,17 @@ fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<Config> {
 }
 
 #[test]
-fn long_stored_answers_are_decoded_off_the_loop() {
+fn long_stored_responses_are_decompressed_off_the_loop() {
     for (count, length, gzip, expected) in [
         (2, 100_000, false, LookUp::Respond),
         (3, 100_000, false, LookUp::RespondOffLoop),
         (2, 140_000, false, LookUp::RespondOffLoop),
-        // coded ones are sent as they are
+        // compressed entries are sent unchanged
         (10, 100_000, true, LookUp::Respond),
-        // what was not worth coding alone is, together
+        // entries that are too short to be compressed alone are compressed as a batch
         (50, 900, true, LookUp::Respond),
         (400, 900, true, LookUp::RespondOffLoop),
-        // and there is nothing to decode
+        // uncompressed entries need no decompression
         (400, 900, false, LookUp::Respond),
     ] {
         let process = stored(0..count, length).process.clone();
@@ -119,14 +119,14 @@ fn long_stored_answers_are_decoded_off_the_loop() {
             exchange.code().unwrap();
         }
         assert_eq!(exchange.status(), 200);
-        let whole = batch((0..count).map(|block| said(block, length)));
+        let whole = batch((0..count).map(|block| node_response(block, length)));
         assert!(body(&exchange) == whole, "{count} of {length}");
     }
 }
 
-/// Found by reading: it was given out without a status and without a body.
+/// The response of a failed decompression was sent without a status and without a body.
 #[test]
-fn a_stored_answer_whose_decoding_fails_is_asked_for() {
+fn stored_batch_is_fetched_when_its_decompression_fails() {
     let config = stored(0..3, 140_000);
     let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), false);
     assert_eq!(found, LookUp::RespondOffLoop);
@@ -137,7 +137,7 @@ fn a_stored_answer_whose_decoding_fails_is_asked_for() {
 }
 
 #[test]
-fn a_short_rest_does_not_hide_long_stored_answers() {
+fn short_fetched_part_with_long_stored_parts_is_merged_off_the_loop() {
     for (length, gzip, expected) in [
         (100_000, false, false),
         (140_000, false, true),
@@ -146,9 +146,16 @@ fn a_short_rest_does_not_hide_long_stored_answers() {
         let config = stored(0..2, length);
         let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), gzip);
         assert_eq!(found, LookUp::ForwardRewritten);
-        let off_loop = answer(&mut exchange, &batch(std::iter::once(said(2, 100))));
+        let off_loop = answer(
+            &mut exchange,
+            &batch(std::iter::once(node_response(2, 100))),
+        );
         assert_eq!(off_loop, expected, "{length}, gzip: {gzip}");
-        let all = [said(0, length), said(1, length), said(2, 100)];
+        let all = [
+            node_response(0, length),
+            node_response(1, length),
+            node_response(2, 100),
+        ];
         assert!(body(&exchange) == batch(all.into_iter()));
     }
 }

@@ -1,4 +1,4 @@
-//! Properties of the exchange under any sequence of events, orderly or not.
+//! Properties of the exchange under any sequence of events, permitted or not.
 
 use std::sync::Arc;
 
@@ -86,10 +86,10 @@ fn response_head(
 }
 
 proptest! {
-    /// Whatever a host calls in whatever order: no panic, a refused call
-    /// changes nothing, and no memory stays reserved.
+    /// Calls in any order: the exchange does not panic, a refused call changes nothing, and no
+    /// memory stays reserved.
     #[test]
-    fn no_order_of_calls_breaks_it(events in prop::collection::vec(event(), 0..30)) {
+    fn calls_in_any_order_leave_a_consistent_exchange(events in prop::collection::vec(event(), 0..30)) {
         let budget = Budget::new();
         let mut exchange = Exchange::new(config(&budget));
         for event in events {
@@ -105,7 +105,7 @@ proptest! {
                 Event::End => exchange.end().is_err(),
                 Event::Release => exchange.release().is_err(),
                 Event::Stream(piece, flush, room) => {
-                    // a stream that ends short is cut; that is no refusal
+                    // a stream that ends early is truncated, which is not a refusal
                     let step = exchange.stream(&piece, flush, &mut vec![0; room]);
                     matches!(step, Err(StreamFailure::Misuse(_)))
                 }
@@ -122,10 +122,10 @@ proptest! {
         prop_assert_eq!(budget.used(), 0);
     }
 
-    /// Any body in any pieces, given up at any point or not: what the client
-    /// decodes is what the node sent, and a length is exact.
+    /// A body in any pieces, with buffering ended at any point or not: the client decompresses
+    /// what the node sent, and a length is exact.
     #[test]
-    fn the_client_gets_what_the_node_sent(
+    fn client_receives_the_upstream_body_for_any_pieces(
         body in prop_oneof![
             prop::collection::vec(any::<u8>(), 10..2048),
             (10usize..2048).prop_map(|length| vec![b'a'; length]),
@@ -181,10 +181,10 @@ proptest! {
 }
 
 proptest! {
-    /// A body without a length, in any pieces, released at any point, coded
-    /// into buffers of any size: what the client decodes is what the node sent.
+    /// A body of unknown length in any pieces, released at any point and compressed into buffers
+    /// of any size: the client decompresses what the node sent.
     #[test]
-    fn a_body_without_a_length_arrives_whole(
+    fn body_of_unknown_length_arrives_complete(
         body in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..3000),
             (0usize..3000).prop_map(|length| vec![b'a'; length]),
@@ -269,7 +269,7 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
     }
 }
 
-/// An exchange whose client takes gzip.
+/// An exchange whose client accepts gzip.
 fn asked(budget: &Budget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange
@@ -279,7 +279,7 @@ fn asked(budget: &Budget) -> Exchange {
 }
 
 #[test]
-fn a_body_cut_short_is_never_completed() {
+fn truncated_body_is_never_completed() {
     let budget = Budget::new();
     let mut exchange = asked(&budget);
     response_head(&mut exchange, 200, Some(100), None).unwrap();
@@ -290,11 +290,11 @@ fn a_body_cut_short_is_never_completed() {
     assert_eq!(budget.used(), 0);
 }
 
-/// Found by fuzzing: a stream's end was taken for the end of a held body.
+/// Found by fuzzing: the end of a stream was taken for the end of a buffered body.
 #[test]
-fn a_stream_of_known_length_is_not_completed_early() {
+fn stream_of_known_length_is_not_completed_early() {
     let mut exchange = asked(&Budget::new());
-    // beyond max_oneshot
+    // longer than max_oneshot
     let action = response_head(&mut exchange, 200, Some(5000), None);
     assert_eq!(action, Ok(HeadAction::Stream));
     assert!(exchange.end().is_err());
@@ -308,7 +308,7 @@ fn a_stream_of_known_length_is_not_completed_early() {
 }
 
 #[test]
-fn a_body_longer_than_declared_passes_as_it_came() {
+fn body_longer_than_declared_passes_unchanged() {
     let mut exchange = asked(&Budget::new());
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Taken));
@@ -318,7 +318,7 @@ fn a_body_longer_than_declared_passes_as_it_came() {
 }
 
 #[test]
-fn what_is_long_when_it_is_decoded_is_decoded_off_the_loop() {
+fn long_content_is_decompressed_off_the_loop() {
     for (length, expected) in [(100_000, false), (4 << 20, true)] {
         let mut exchange = Exchange::new(config_of_process(Budget::new(), &[]));
         exchange.request_head(request_head(b"GET", &[])).unwrap();
@@ -332,9 +332,9 @@ fn what_is_long_when_it_is_decoded_is_decoded_off_the_loop() {
     }
 }
 
-/// Holds a body without a length as long as it may under `memory`, in pieces of
-/// 4,000 bytes, then streams the rest.
-fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
+/// Buffers a body of unknown length as long as `memory` permits, in pieces of 4,000 bytes, then
+/// streams the rest.
+fn buffer_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
     let budget = Budget::new();
     let config = config_of_process(budget.clone(), &[&format!("memory {memory}")]);
     let mut exchange = Exchange::new(config);
@@ -374,33 +374,33 @@ fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
     (mode, sent)
 }
 
-/// A held body took all the memory that there was, and the answer, which could
-/// have been streamed from the start, went out as it came.
+/// A buffered body used all of the memory, and the response, which could have been streamed from
+/// the start, was sent uncompressed.
 #[test]
-fn holding_leaves_room_for_the_encoder() {
+fn buffering_leaves_memory_for_the_encoder() {
     let body: Vec<u8> = (0..9000u32)
         .flat_map(|n| format!("{:08x},", n.wrapping_mul(2_654_435_761)).into_bytes())
         .collect();
     let encoder = sszip_core::gzip::stream::size(1);
     for memory in (0..200_000).step_by(5000).map(|more| encoder + more) {
-        let (mode, sent) = hold_then_stream(memory, &body);
+        let (mode, sent) = buffer_then_stream(memory, &body);
         assert_eq!(mode, Mode::Stream, "{memory} bytes of memory");
         assert!(gunzip(&sent).unwrap() == body);
     }
 }
 
 #[test]
-fn without_room_for_an_encoder_one_shot_still_may_do() {
+fn body_is_compressed_oneshot_when_memory_is_too_small_for_an_encoder() {
     let memory = sszip_core::gzip::stream::size(1) - 1;
     let body = vec![b'a'; 20_000];
-    let (mode, sent) = hold_then_stream(memory, &body);
+    let (mode, sent) = buffer_then_stream(memory, &body);
     assert_eq!(mode, Mode::Oneshot);
     assert!(sent.len() < 1000);
-    let (mode, sent) = hold_then_stream(memory, &[b'a'; 100_000]);
+    let (mode, sent) = buffer_then_stream(memory, &[b'a'; 100_000]);
     assert_eq!((mode, sent.len()), (Mode::Memory, 100_000));
 }
 
-/// What a driver answers to a purge by that method, where no owner is linked.
+/// Returns the driver of a purge with `method` in a process without a link to an owner.
 fn purged(method: &[u8]) -> Driver {
     let process = Process::default();
     process.shared.start(1 << 20, 1 << 20, 1);
@@ -424,7 +424,7 @@ fn purged(method: &[u8]) -> Driver {
 }
 
 #[test]
-fn a_purge_that_can_not_be_says_why() {
+fn purge_that_fails_responds_with_a_problem_document() {
     for (method, status, allow) in [
         (&b"GET"[..], 405, Some(&b"POST, PURGE"[..])),
         (b"DELETE", 405, Some(b"POST, PURGE")),

@@ -33,7 +33,7 @@ fn send(driver: &mut Driver, body: &[u8]) {
 fn announced_length_reserves_no_memory() {
     for accept in [EITHER, OCTETS] {
         let config = config_with_memory("100");
-        let under_way: Vec<_> = (0..50)
+        let in_flight: Vec<_> = (0..50)
             .map(|_| {
                 let (mut driver, _) = asked(&config, accept, Some(40 << 20));
                 send(&mut driver, b"{");
@@ -41,7 +41,7 @@ fn announced_length_reserves_no_memory() {
             })
             .collect();
         assert!(config.process.budget.used() <= 50 * (130 << 10), "{accept}");
-        drop(under_way);
+        drop(in_flight);
         assert_eq!(config.process.budget.used(), 0);
     }
 }
@@ -56,7 +56,7 @@ fn conversion_longer_than_the_memory_is_not_started() {
 #[test]
 fn response_passes_unchanged_if_memory_is_refused_while_the_original_is_buffered() {
     let json = value(MANY);
-    // before the first piece, while it is kept, and when all of it would be needed
+    // before the first piece, while the original is buffered, and when all of it would be needed
     for sent in [0, HOLD / 2, HOLD - (100 << 10)] {
         let config = config_with_memory("8");
         let (mut driver, step) = asked(&config, EITHER, Some(json.len()));

@@ -1,5 +1,5 @@
-//! The copy that a host makes of a request's body takes memory that is counted, for as
-//! long as it is looked at; and what becomes of a request where there is none.
+//! Memory of the copy that a host makes of a request's body: it is counted until the look-up, and
+//! a request without that memory is forwarded or rejected.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn config(lines: &[&str]) -> Arc<Config> {
     setup::config(&[&["ssz on", "ssz_preset mainnet"], lines].concat())
 }
 
-/// A POST whose body the driver wants to see.
+/// The driver of a POST whose body it needs.
 fn posted(config: &Arc<Config>, target: &str, fields: &[(&str, &str)]) -> Driver {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = fields
@@ -36,7 +36,7 @@ fn posted(config: &Arc<Config>, target: &str, fields: &[(&str, &str)]) -> Driver
     driver
 }
 
-/// It lies in several places, and there is no memory to put it together.
+/// Looks up a body that is not contiguous and for which memory is refused.
 fn refused(driver: &mut Driver, body: &[u8]) -> Step {
     assert!(!driver.take_room(body.len()));
     let asked = Asked {
@@ -53,14 +53,14 @@ fn call(method: &str, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn it_is_counted_until_it_was_looked_at() {
+fn copied_request_body_is_counted_until_the_lookup() {
     let config = config(&["cache on", "memory 150k"]);
     let used = || config.process.budget.used();
     let body = call("eth_chainId", 100_000);
     let mut first = posted(&config, "/", &[("Content-Type", JSON)]);
     assert!(first.take_room(body.len()));
     assert_eq!(used(), body.len());
-    // there is not enough for another one, unless it is short
+    // the memory does not suffice for another copy, unless it is short
     let mut second = posted(&config, "/", &[("Content-Type", JSON)]);
     assert!(!second.take_room(body.len()));
     assert!(second.take_room(SHORT));
@@ -70,7 +70,7 @@ fn it_is_counted_until_it_was_looked_at() {
         .unwrap();
     assert!(matches!(step, Step::Forward));
     assert_eq!(used(), 0);
-    // nor is it kept by one that was never looked up
+    // a request that is never looked up releases its memory too
     let mut third = posted(&config, "/", &[("Content-Type", JSON)]);
     assert!(third.take_room(body.len()));
     drop(third);
@@ -78,12 +78,12 @@ fn it_is_counted_until_it_was_looked_at() {
 }
 
 #[test]
-fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
+fn buffered_request_body_is_bounded_and_counted() {
     let config = config(&["cache on", "cache_max_request 200k", "memory 500k"]);
     let used = || config.process.budget.used();
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let mut first = asked();
-    // twice of what there is, and no more than what is looked up
+    // the capacity doubles, up to the maximum length of a look-up
     let unknown = BodyLength::Unknown;
     assert_eq!(first.may_keep(1000, unknown), Some(2000));
     assert_eq!(used(), 1000);
@@ -97,7 +97,7 @@ fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
         Some(200 << 10)
     );
     assert_eq!(used(), 310 << 10);
-    // less would be left than it has
+    // the copy would leave less memory than it uses itself
     let mut third = asked();
     assert_eq!(third.may_keep(100 << 10, unknown), None);
     let whys = [Reason::RequestLength, Reason::Memory];
@@ -117,7 +117,7 @@ fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
 }
 
 #[test]
-fn announced_lengths_reserve_nothing() {
+fn announced_request_lengths_reserve_no_memory() {
     let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let announced = BodyLength::Known(16 << 20);
@@ -131,13 +131,13 @@ fn announced_lengths_reserve_nothing() {
     let length = BodyLength::Known(300_000);
     assert_eq!(other.may_keep(200_000, length), Some(300_000));
     assert!(other.take_room(300_000));
-    // what is longer than what is ever read is known at the head
+    // a body that is too long for a look-up is known by its head
     let mut longer = asked();
     assert_eq!(longer.may_keep(0, BodyLength::Known((16 << 20) + 1)), None);
 }
 
 #[test]
-fn requests_under_way_leave_room_for_another_one() {
+fn requests_in_flight_leave_memory_for_another_request() {
     let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
     let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
     let mut senders: Vec<Driver> = (0..40).map(|_| asked()).collect();
@@ -160,7 +160,7 @@ fn requests_under_way_leave_room_for_another_one() {
 }
 
 #[test]
-fn what_can_not_be_put_together_goes_on_as_it_came() {
+fn request_that_cannot_be_copied_is_forwarded_unchanged() {
     let config = config(&[
         "cache on",
         "memory 64k",
@@ -183,7 +183,7 @@ fn what_can_not_be_put_together_goes_on_as_it_came() {
 }
 
 #[test]
-fn what_the_node_does_not_know_is_refused() {
+fn request_that_the_node_does_not_support_is_rejected_when_it_cannot_be_copied() {
     let route = config(&["memory 64k", "ssz_witness rpc"]);
     let fields = [
         ("Content-Type", OCTETS),
@@ -195,7 +195,7 @@ fn what_the_node_does_not_know_is_refused() {
     assert!(matches!(step, Step::Respond), "{step:?}");
     let exchange = driver.exchange().unwrap();
     assert_eq!((exchange.status(), exchange.mode()), (503, Mode::Memory));
-    // a call, by what it begins with
+    // a call is recognised by the beginning of its body
     let method = config(&["memory 64k", "ssz_witness rest"]);
     let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
     let step = refused(&mut driver, &call("engine_newPayloadWithWitnessV5", 70_000));
@@ -206,7 +206,7 @@ fn what_the_node_does_not_know_is_refused() {
         (&7.into(), &(-32603).into())
     );
     assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
-    // and others are not
+    // all other bodies are forwarded
     for body in [
         call("engine_newPayloadV5", 70_000),
         [b"[", &call("engine_newPayloadWithWitnessV5", 70_000)[..]].concat(),

@@ -1,4 +1,5 @@
-//! Many who ask for the same at once: what they share, and when nobody waits.
+//! Coalesced requests: the responses that followers share, and the requests that are not
+//! coalesced.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::setup::{body, config_and_queue, posted, response_head, JSON};
 const NULL: &str = r#"{"jsonrpc":"2.0","id":1,"result":null}"#;
 const RECEIPT: &str = "eth_getTransactionReceipt";
 
-/// How long the node takes, in milliseconds.
+/// Response time of the node in milliseconds.
 const NODE: u64 = 200;
 
 struct Host {
@@ -33,7 +34,8 @@ impl Host {
         }
     }
 
-    /// The first of those who ask goes to the node, the others wait.
+    /// Looks up the same call `many` times: the first request goes to the node, the others wait
+    /// for it.
     fn herd(&self, method: &str, many: usize, now: u64) -> (Exchange, Vec<(usize, Exchange)>) {
         let (leader, found) = self.ask(method, 1, now);
         assert_eq!(found, LookUp::Forward);
@@ -94,7 +96,7 @@ fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> 
         .unwrap()
 }
 
-/// Calls of these methods, under ids that begin with that.
+/// A batch of calls of `methods`, with consecutive ids from `id`.
 fn calls(methods: &[&str], id: usize) -> String {
     let params = format!("[\"0x{}\"]", "ab".repeat(32));
     let calls = methods.iter().enumerate().map(|(n, method)| {
@@ -104,7 +106,7 @@ fn calls(methods: &[&str], id: usize) -> String {
     format!("[{}]", calls.collect::<Vec<_>>().join(","))
 }
 
-/// The node's answers to them: null, and a balance of 7.
+/// The node's responses to [`calls`]: `null` for receipts, 7 for others.
 fn answers(methods: &[&str], id: usize) -> String {
     let answers = methods.iter().enumerate().map(|(n, method)| {
         let (id, result) = (id + n, if *method == RECEIPT { "null" } else { "7" });
@@ -116,7 +118,7 @@ fn answers(methods: &[&str], id: usize) -> String {
 const BOTH: [&str; 2] = [RECEIPT, "eth_gasPrice"];
 
 #[test]
-fn a_herd_of_batches_reaches_the_node_once() {
+fn coalesced_batches_reach_the_node_once() {
     for valid in ["0", "10s"] {
         let host = Host::new(&format!("cache_valid nothing {valid}"));
         let (leader, found) = host.ask_all(&calls(&BOTH, 1), 1, 0);
@@ -145,20 +147,20 @@ fn a_herd_of_batches_reaches_the_node_once() {
 }
 
 #[test]
-fn a_batch_that_has_more_to_ask_does_not_wait() {
+fn batch_with_a_call_that_has_no_leader_is_forwarded() {
     let host = Host::new("cache_valid nothing 0");
     let (first, _) = host.ask(RECEIPT, 1, 0);
     let (second, found) = host.ask_all(&calls(&BOTH, 1), 2, 0);
     assert_eq!(found, LookUp::Forward);
-    // but others wait for what it alone has asked for
+    // its own calls have followers of their own
     let (third, found) = host.ask("eth_gasPrice", 3, 0);
     assert_eq!(found, LookUp::Wait);
     let (fourth, found) = host.ask_all(&calls(&BOTH, 1), 4, 0);
     assert_eq!(found, LookUp::Wait);
-    // what is never stored has to be asked for
+    // calls that are never stored must be fetched
     let body = calls(&[RECEIPT, "eth_syncing"], 1);
     assert_eq!(host.ask_all(&body, 5, 0).1, LookUp::Forward);
-    // a batch that fails makes way, for one that leads and for batches
+    // a failed batch wakes one follower per call, and then batches
     drop(second);
     assert_eq!(host.woken(), [3]);
     drop(third);
@@ -172,7 +174,7 @@ fn a_batch_that_has_more_to_ask_does_not_wait() {
 }
 
 #[test]
-fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
+fn batch_waits_for_single_calls_until_its_timeout() {
     let host = Host::new("cache_valid nothing 0");
     let (one, _) = host.ask(RECEIPT, 1, 0);
     let (two, _) = host.ask("eth_gasPrice", 2, 0);
@@ -181,8 +183,8 @@ fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
     assert_eq!(batch.wait_ms(), 5_000);
     answer(one, NULL, NODE);
     assert!(host.woken().is_empty());
-    // nobody woke it: the rest is asked for, and the receipt too, which the head of the rest
-    // may have brought
+    // without a wakeup the batch fetches the rest, and the receipt too, which the head of the
+    // rest may have changed
     let found = look_up_all(&mut batch, &calls(&BOTH, 1), 3, 5_000);
     assert_eq!(found, LookUp::Forward);
     drop((two, batch));
@@ -208,12 +210,12 @@ fn body_of(exchange: &Exchange) -> String {
 }
 
 #[test]
-fn all_who_wait_share_one_answer_whatever_it_is() {
+fn followers_share_any_complete_response() {
     for valid in ["0", "1ms", "10s"] {
         for answered in [
             NULL,
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"limit"}}"#,
-            // of a transaction that is in no block yet
+            // a transaction that is not in a block yet
             r#"{"jsonrpc":"2.0","id":1,"result":{"blockNumber":null}}"#,
             "{\"result\":[],\"id\":1,\"jsonrpc\":\"2.0\"}\n",
         ] {
@@ -233,10 +235,10 @@ fn all_who_wait_share_one_answer_whatever_it_is() {
 }
 
 #[test]
-fn nothing_is_kept_for_its_time_and_no_longer() {
+fn empty_result_is_stored_until_its_ttl_ends() {
     let host = Host::new("cache_valid nothing 300ms");
     answer(host.ask(RECEIPT, 1, 0).0, NULL, NODE);
-    // it is as old as its question
+    // its age counts from the request to the node
     let (hit, found) = host.ask(RECEIPT, 7, 299);
     assert_eq!(found, LookUp::Respond);
     assert_eq!(body_of(&hit), NULL.replace("\"id\":1", "\"id\":7"));
@@ -244,7 +246,7 @@ fn nothing_is_kept_for_its_time_and_no_longer() {
 }
 
 #[test]
-fn an_answer_that_is_not_kept_is_waited_for_all_the_same() {
+fn requests_are_coalesced_when_their_response_is_not_stored() {
     let host = Host::new("cache_valid nothing 0");
     answer(host.ask(RECEIPT, 1, 0).0, NULL, NODE);
     let (leader, waiting) = host.herd(RECEIPT, 5, NODE + 1);
@@ -256,14 +258,14 @@ fn an_answer_that_is_not_kept_is_waited_for_all_the_same() {
 }
 
 #[test]
-fn of_what_is_not_kept_nothing_is_made_for_nobody() {
+fn uncacheable_response_is_shared_only_with_followers_that_wait() {
     for is_waited_for in [false, true] {
         let host = Host::new("cache_valid nothing 0");
         let (mut leader, waiting) = host.herd(RECEIPT, 1 + usize::from(is_waited_for), 0);
         assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
         leader.observe(NULL.as_bytes()).unwrap();
         let fill = leader.take_fill().unwrap();
-        // who comes now gets what was made for others
+        // a request that arrives now shares the response only if it was built for others
         let (mut late, found) = host.ask(RECEIPT, 9, 0);
         assert_eq!(found, LookUp::Wait);
         fill.publish(NODE);
@@ -274,7 +276,7 @@ fn of_what_is_not_kept_nothing_is_made_for_nobody() {
 }
 
 #[test]
-fn what_is_one_clients_own_is_shared_with_nobody() {
+fn private_response_is_not_shared_and_disables_coalescing_for_a_second() {
     let cookie: Field<'_> = (b"Set-Cookie", b"a=b");
     let private: Field<'_> = (b"Cache-Control", b"private");
     let stored: Field<'_> = (b"Cache-Control", b"no-store");
@@ -287,7 +289,7 @@ fn what_is_one_clients_own_is_shared_with_nobody() {
             let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
             assert_eq!(found, LookUp::Forward);
         }
-        // nor does anybody wait for the next one, for a second
+        // for a second no later request waits either
         for waiter in 1..5 {
             assert_eq!(host.ask(RECEIPT, waiter, 999).1, LookUp::Forward);
         }
@@ -296,7 +298,7 @@ fn what_is_one_clients_own_is_shared_with_nobody() {
 }
 
 #[test]
-fn nobody_waits_for_what_was_no_answer_or_too_long() {
+fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
     let long = format!(
         r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
         "a".repeat(2_000)
@@ -321,20 +323,20 @@ fn nobody_waits_for_what_was_no_answer_or_too_long() {
 }
 
 #[test]
-fn an_answer_that_is_not_whole_is_no_answer() {
+fn next_follower_leads_when_the_response_is_truncated() {
     let host = Host::new("cache_valid nothing 10s");
     let (mut leader, mut waiting) = host.herd(RECEIPT, 5, 0);
     assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
     leader.observe(b"{\"jsonrpc\"").unwrap();
     drop(leader);
-    // the next one leads
+    // the next follower leads
     assert_eq!(host.woken(), [2]);
     let (id, mut next) = waiting.remove(0);
     let found = look_up(&mut next, RECEIPT, id, None, NODE);
     assert_eq!(found, LookUp::Forward);
     answer(next, &NULL.replace("\"id\":1", "\"id\":2"), NODE);
     assert_eq!(host.woken(), [3, 4, 5]);
-    // a failure says nothing of the next answer
+    // a failure does not prevent later requests from being coalesced
     let host = Host::new("cache_valid nothing 10s");
     let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
     assert_eq!(head(&mut leader, 503, &[JSON]), HeadAction::Pass);

@@ -1,5 +1,5 @@
-//! Many identical requests at once whose answer turns out to vary: the node is asked once
-//! for each variant, and each client gets the answer to its own.
+//! Coalesced requests whose response turns out to vary: each variant is fetched once, and each
+//! client receives its own variant.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Host {
     woken: Arc<Queue>,
 }
 
-/// A client: its own variant, and its exchange.
+/// A client: the origin that selects its variant, and its exchange.
 struct Client {
     origin: String,
     exchange: Exchange,
@@ -41,16 +41,16 @@ impl Host {
         }
     }
 
-    /// All look up the same, before the node has answered any. How often it is asked for
-    /// each variant.
+    /// Looks up the same call for each origin before the node has answered any, and returns the
+    /// number of fetches per variant.
     fn herd(&self, origins: &[&str], batch: bool) -> BTreeMap<String, usize> {
         let mut asked = BTreeMap::new();
         let mut waiting = BTreeMap::new();
         let mut at_node = VecDeque::new();
-        let mut go_on = |id: usize,
-                         mut client: Client,
-                         waiting: &mut BTreeMap<usize, Client>,
-                         at_node: &mut VecDeque<(usize, Client)>| {
+        let mut resume = |id: usize,
+                          mut client: Client,
+                          waiting: &mut BTreeMap<usize, Client>,
+                          at_node: &mut VecDeque<(usize, Client)>| {
             match look_up(&mut client.exchange, id, batch) {
                 LookUp::Wait => drop(waiting.insert(id, client)),
                 LookUp::Respond => {
@@ -66,7 +66,7 @@ impl Host {
         };
         for (id, origin) in origins.iter().enumerate() {
             let client = self.client(origin);
-            go_on(id + 1, client, &mut waiting, &mut at_node);
+            resume(id + 1, client, &mut waiting, &mut at_node);
         }
         while let Some((id, mut client)) = at_node.pop_front() {
             let fields = [JSON, (&b"Vary"[..], &b"Origin"[..])];
@@ -75,9 +75,9 @@ impl Host {
                 client.exchange.response_head(head).unwrap(),
                 HeadAction::Tee
             );
-            // a client that comes while the body is on its way
+            // a client that arrives while the body is transferred
             let late = self.client(&client.origin);
-            go_on(1000 + id, late, &mut waiting, &mut at_node);
+            resume(1000 + id, late, &mut waiting, &mut at_node);
             let wake = |waiting: &mut BTreeMap<usize, Client>| {
                 let mut woken = Vec::new();
                 while let Some(id) = self.woken.next() {
@@ -86,7 +86,7 @@ impl Host {
                 woken
             };
             for (id, client) in wake(&mut waiting) {
-                go_on(id, client, &mut waiting, &mut at_node);
+                resume(id, client, &mut waiting, &mut at_node);
             }
             let body = answer(id, &client.origin, batch);
             client.exchange.observe(body.as_bytes()).unwrap();
@@ -94,7 +94,7 @@ impl Host {
             fill.build();
             fill.publish(1);
             for (id, client) in wake(&mut waiting) {
-                go_on(id, client, &mut waiting, &mut at_node);
+                resume(id, client, &mut waiting, &mut at_node);
             }
         }
         assert!(waiting.is_empty());
@@ -134,7 +134,7 @@ fn answer(id: usize, origin: &str, batch: bool) -> String {
 }
 
 #[test]
-fn herd_of_one_variant_reaches_the_node_once() {
+fn coalesced_requests_of_one_variant_reach_the_node_once() {
     for batch in [false, true] {
         let asked = Host::new().herd(&["https://a"; 200], batch);
         assert_eq!(asked, BTreeMap::from([("https://a".into(), 1)]), "{batch}");
@@ -142,7 +142,7 @@ fn herd_of_one_variant_reaches_the_node_once() {
 }
 
 #[test]
-fn herd_of_several_variants_reaches_the_node_once_for_each() {
+fn coalesced_requests_of_several_variants_reach_the_node_once_per_variant() {
     for batch in [false, true] {
         let origins: Vec<_> = (0..200)
             .map(|n| ["https://a", "https://b", "https://c"][n * n % 3 + n % 2])

@@ -1,12 +1,12 @@
-//! What is left of an answer that is out: a long one is forgotten by a job.
+//! Teardown of a sent response: the memory of a long one is freed by a job.
 
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::memory::Budget;
 
 use crate::setup::{config_of_process, request_head, response_head, JSON};
 
-/// An answer of so many bytes that was held, and then could not be made smaller.
-fn held(budget: &Budget, length: usize) -> Driver {
+/// A driver that has buffered a response of `length` bytes, which compression did not shorten.
+fn buffered_response(budget: &Budget, length: usize) -> Driver {
     let config = config_of_process(budget.clone(), &["comp_level 0", "max_oneshot 64m"]);
     let mut driver = Driver::new(config);
     let fields = [(&b"Accept-Encoding"[..], &b"gzip"[..])];
@@ -16,7 +16,7 @@ fn held(budget: &Budget, length: usize) -> Driver {
     driver.piece(&vec![b' '; length]).unwrap();
     match driver.end().unwrap() {
         Step::OffLoop(mut job) => {
-            // it is with another thread
+            // the exchange is on another thread
             assert!(driver.last_job().is_none());
             job.run();
             assert!(matches!(driver.done(job), Step::Send));
@@ -27,9 +27,9 @@ fn held(budget: &Budget, length: usize) -> Driver {
 }
 
 #[test]
-fn a_long_answer_is_forgotten_by_a_job() {
+fn long_response_is_freed_by_a_job() {
     let budget = Budget::new();
-    let mut driver = held(&budget, 40 << 20);
+    let mut driver = buffered_response(&budget, 40 << 20);
     let mut job = driver.last_job().unwrap();
     assert!(driver.last_job().is_none());
     drop(driver);
@@ -40,9 +40,9 @@ fn a_long_answer_is_forgotten_by_a_job() {
 }
 
 #[test]
-fn a_short_one_is_forgotten_at_once() {
+fn short_response_is_freed_with_its_driver() {
     let budget = Budget::new();
-    let mut driver = held(&budget, 20 << 20);
+    let mut driver = buffered_response(&budget, 20 << 20);
     assert!(driver.last_job().is_none());
     drop(driver);
     assert_eq!(budget.used(), 0);

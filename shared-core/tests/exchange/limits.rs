@@ -1,5 +1,5 @@
-//! Methods of which so many may be called at a time: who comes beyond them is told so, and
-//! who is done makes room.
+//! Concurrency limits of methods: calls beyond the limit receive an error, and a finished call
+//! returns its permit.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ fn denied(id: u32) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},{ERROR}"#)
 }
 
-/// A request, and what is to be done with it.
-fn ask(config: &Arc<Config>, body: &str, waiter: usize) -> (Driver, Step) {
+/// Sends a request, and returns its driver with the step that follows.
+fn send_request(config: &Arc<Config>, body: &str, waiter: usize) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     driver.request_head(request_head(b"POST", &[JSON])).unwrap();
     driver.need(BodyLength::Known(body.len() as u64));
-    let step = again(&mut driver, body, waiter);
+    let step = look_up_again(&mut driver, body, waiter);
     (driver, step)
 }
 
-fn again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
+fn look_up_again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
     let asked = Asked {
         now: 1,
         waiter: Some(EventLoop::default().waiter(waiter)),
@@ -44,7 +44,7 @@ fn again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
     ran(driver, step)
 }
 
-/// The client's answer once the node has given that one.
+/// Returns the client's response after the node has sent `body`.
 fn answer(driver: &mut Driver, body: &str) -> String {
     let head = response_head(200, Some(body.len() as u64), &[JSON]);
     let step = driver.response_head(head).unwrap();
@@ -66,30 +66,39 @@ fn is_refused(asked: (Driver, Step), id: u32) -> bool {
 }
 
 #[test]
-fn who_is_done_makes_room() {
+fn finished_or_aborted_call_returns_its_permit() {
     let config = config(&["method limit=2 trace_* eth_getLogs"]);
-    let (mut one, step) = ask(&config, &call(1, "trace_block"), 1);
+    let (mut one, step) = send_request(&config, &call(1, "trace_block"), 1);
     assert!(matches!(step, Step::Forward));
-    let (two, step) = ask(&config, &call(2, "eth_getLogs"), 2);
+    let (two, step) = send_request(&config, &call(2, "eth_getLogs"), 2);
     assert!(matches!(step, Step::Forward));
-    // however it is written
+    // in any notation
     for method in ["trace_call", "Trace_call", "eth_getLogs", "ETH_getlogs"] {
-        assert!(is_refused(ask(&config, &call(3, method), 3), 3), "{method}");
+        assert!(
+            is_refused(send_request(&config, &call(3, method), 3), 3),
+            "{method}"
+        );
     }
-    let (_other, step) = ask(&config, &call(4, "eth_call"), 4);
+    let (_other, step) = send_request(&config, &call(4, "eth_call"), 4);
     assert!(matches!(step, Step::Forward));
-    // the node has answered; and a client has gone
+    // the node has responded to one call, and the client of the other has left
     assert_eq!(answer(&mut one, &result(1)), result(1));
-    let (three, step) = ask(&config, &call(5, "trace_call"), 5);
+    let (three, step) = send_request(&config, &call(5, "trace_call"), 5);
     assert!(matches!(step, Step::Forward));
-    assert!(is_refused(ask(&config, &call(6, "trace_call"), 6), 6));
+    assert!(is_refused(
+        send_request(&config, &call(6, "trace_call"), 6),
+        6
+    ));
     drop(two);
-    assert!(!is_refused(ask(&config, &call(7, "trace_call"), 7), 7));
+    assert!(!is_refused(
+        send_request(&config, &call(7, "trace_call"), 7),
+        7
+    ));
     drop((one, three));
 }
 
 #[test]
-fn a_batch_does_not_get_around_it() {
+fn calls_of_a_batch_beyond_the_limit_are_denied() {
     let config = config(&["method limit=2 trace_*"]);
     let calls = [1, 2, 3, 4].map(|id| call(id, "trace_block"));
     let other = call(5, "eth_call");
@@ -97,15 +106,15 @@ fn a_batch_does_not_get_around_it() {
         "[{},{},{},{other},{}]",
         calls[0], calls[1], calls[2], calls[3]
     );
-    let (mut driver, step) = ask(&config, &batch, 1);
+    let (mut driver, step) = send_request(&config, &batch, 1);
     assert!(matches!(step, Step::ForwardRewritten));
     let exchange = driver.exchange().unwrap();
     let goes = String::from_utf8(exchange.request_body().to_vec()).unwrap();
     assert_eq!(goes, format!("[{},{},{other}]", calls[0], calls[1]));
     assert_eq!(exchange.denied(), 2);
-    // meanwhile there is no room, of a batch neither
-    assert!(is_refused(ask(&config, &call(9, "trace_x"), 2), 9));
-    let (all, step) = ask(&config, &format!("[{},{}]", calls[0], calls[2]), 2);
+    // until it ends no permit is left, for a batch neither
+    assert!(is_refused(send_request(&config, &call(9, "trace_x"), 2), 9));
+    let (all, step) = send_request(&config, &format!("[{},{}]", calls[0], calls[2]), 2);
     assert!(matches!(step, Step::Respond));
     let refused = String::from_utf8(sent(&all)).unwrap();
     assert_eq!(refused, format!("[{},{}]", denied(1), denied(3)));
@@ -113,16 +122,21 @@ fn a_batch_does_not_get_around_it() {
     let got = answer(&mut driver, &answers);
     let expected = [result(1), result(2), denied(3), result(5), denied(4)];
     assert_eq!(got, format!("[{}]", expected.join(",")));
-    assert!(!is_refused(ask(&config, &call(9, "trace_x"), 2), 9));
+    assert!(!is_refused(
+        send_request(&config, &call(9, "trace_x"), 2),
+        9
+    ));
 }
 
 #[test]
-fn what_is_stored_takes_no_room() {
+fn hits_need_no_permit() {
     let config = config(&["method limit=1 eth_getBlockByHash", "cache on"]);
     let block = |id| call(id, "eth_getBlockByHash");
-    let (mut driver, _) = ask(&config, &block(1), 1);
+    let (mut driver, _) = send_request(&config, &block(1), 1);
     answer(&mut driver, &result(1));
-    let hits: Vec<_> = (2..6).map(|id| ask(&config, &block(id), 2)).collect();
+    let hits: Vec<_> = (2..6)
+        .map(|id| send_request(&config, &block(id), 2))
+        .collect();
     for (driver, step) in &hits {
         assert!(matches!(step, Step::Respond));
         assert_eq!(driver.exchange().unwrap().mode(), Mode::Hit);
@@ -130,27 +144,27 @@ fn what_is_stored_takes_no_room() {
 }
 
 #[test]
-fn who_waits_for_another_keeps_the_room_it_has() {
+fn follower_keeps_its_permit_until_it_responds() {
     let config = config(&["method limit=2 eth_getBlockByHash", "cache on"]);
     let block = |id| call(id, "eth_getBlockByHash");
-    let (mut leads, step) = ask(&config, &block(1), 1);
+    let (mut leads, step) = send_request(&config, &block(1), 1);
     assert!(matches!(step, Step::Forward));
-    let (mut waits, step) = ask(&config, &block(2), 2);
+    let (mut waits, step) = send_request(&config, &block(2), 2);
     assert!(matches!(step, Step::Wait));
-    assert!(is_refused(ask(&config, &block(3), 3), 3));
+    assert!(is_refused(send_request(&config, &block(3), 3), 3));
     answer(&mut leads, &result(1));
-    // somebody else has come before it was woken
-    let (_other, step) = ask(
+    // another client takes the returned permit before the X
+    let (_other, step) = send_request(
         &config,
         &call(4, "eth_getBlockByHash").replace("true", "false"),
         4,
     );
     assert!(matches!(step, Step::Forward));
-    let step = again(&mut waits, &block(2), 2);
+    let step = look_up_again(&mut waits, &block(2), 2);
     assert!(matches!(step, Step::Respond));
     assert_eq!(String::from_utf8(sent(&waits)).unwrap(), result(2));
     assert!(!is_refused(
-        ask(
+        send_request(
             &config,
             &call(5, "eth_getBlockByHash").replace("true", "1"),
             5

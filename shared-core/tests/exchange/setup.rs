@@ -51,7 +51,7 @@ pub fn request_head<'a>(
     }
 }
 
-/// Response head that a host passes on as it came.
+/// Response head that a host forwards unchanged.
 pub fn response_head<'a>(
     status: u16,
     content_length: Option<u64>,

@@ -1,24 +1,25 @@
-//! A host in memory: the node's answer through a driver, as the driver says.
+//! A host in memory: sends the node's response through a driver, and executes its steps.
 
-#![allow(dead_code)] // some tests store nothing
+#![allow(dead_code)] // some test binaries do not store
 
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::StreamFailure;
 use sszip_core::gzip::stream::Flush;
 
-/// How the node's body ends.
+/// The way in which the node's body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As it should, for all that can be told.
+    /// Without a sign of truncation.
     Whole,
-    /// Visibly short of that.
+    /// Before its end, which the host detects.
     Cut,
 }
 
-/// What the client gets of a body whose head led to `step`; `None`: a 502.
+/// Returns the body that the client receives after the head led to `step`; `None` if the response
+/// is a 502.
 ///
 /// # Errors
-/// A stream that can only be broken off.
+/// A stream that can only be aborted.
 pub fn through<'a>(
     driver: &mut Driver,
     step: Step,
@@ -71,7 +72,7 @@ pub fn through<'a>(
     Ok(Some(body))
 }
 
-/// What comes of a step once its job, if it has one, has run.
+/// Returns the step that follows once the job of `step`, if it has one, has run.
 pub fn ran(driver: &mut Driver, step: Step) -> Step {
     match step {
         Step::OffLoop(mut job) => {
@@ -82,7 +83,7 @@ pub fn ran(driver: &mut Driver, step: Step) -> Step {
     }
 }
 
-/// The answer is out.
+/// Reports the response as sent, and stores its fill.
 pub fn stored(driver: &mut Driver, now: u64) {
     if let Some(mut job) = driver.sent(now) {
         job.run();
@@ -90,7 +91,7 @@ pub fn stored(driver: &mut Driver, now: u64) {
     }
 }
 
-/// What goes out right after the head.
+/// Returns the body that is sent right after the head.
 pub fn sent(driver: &Driver) -> Vec<u8> {
     let exchange = driver.exchange().into_iter();
     exchange
@@ -100,7 +101,7 @@ pub fn sent(driver: &Driver) -> Vec<u8> {
         .collect()
 }
 
-/// A stream's step with as many buffers as it takes.
+/// Streams one piece into as many buffers as it needs.
 fn stream(
     driver: &mut Driver,
     piece: &[u8],

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Functions that several test binaries use.
 
 use std::io::{Error, ErrorKind, Read, Result};
 

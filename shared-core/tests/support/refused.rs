@@ -1,11 +1,12 @@
-//! What is refused memory, at each place in turn.
+//! Allocations that are refused at each point in turn.
 
 use std::fmt::{Debug, Display};
 
 use sszip_core::allocator::faulty::refusing;
 
-/// Runs it with one more allocation of `from` bytes or more passed each time, until none is
-/// refused: what it makes is `expected`, or it says that memory was refused. How often it did.
+/// Repeats `run`, with one more allocation of `from` bytes or more permitted each time, until
+/// none is refused: its result is `expected`, or an error that reports refused memory. Returns
+/// the number of errors.
 pub fn each_refused<T: PartialEq + Debug, E: Display>(
     from: usize,
     expected: &T,

@@ -1,4 +1,4 @@
-//! What a client may get.
+//! Checks of the responses that clients of the model receive.
 
 use serde_json::value::RawValue;
 
@@ -40,14 +40,14 @@ impl World {
         self.check_body(open, &body, true);
     }
 
-    /// Whether the client got its own answers, under its ids, in its order.
+    /// Checks that the client received its own responses, under its ids and in its order.
     fn check_body(&mut self, open: &Open, body: &[u8], stored: bool) {
         let text = std::str::from_utf8(body).unwrap();
         let answers: Vec<&str> = if open.is_batch {
             let answers: Vec<&RawValue> = serde_json::from_str(text).unwrap();
             answers.into_iter().map(RawValue::get).collect()
         } else {
-            // one that came in a batch had no end of line of its own
+            // an entry that was stored from a batch has no trailing newline of its own
             vec![text.trim_end()]
         };
         assert_eq!(answers.len(), open.calls.len(), "{text}");
@@ -58,7 +58,7 @@ impl World {
                 .strip_prefix(&head)
                 .and_then(|rest| rest.strip_suffix('}'))
                 .and_then(|rest| match rest.strip_prefix(r#""result":"#) {
-                    // who waits shares an error, too
+                    // a follower shares an error, too
                     None if open.waits => rest.strip_prefix(r#""error":"#),
                     result => result,
                 })
@@ -89,7 +89,7 @@ impl World {
 
     pub fn check_body_of_node(&mut self, open: &Open, received: &[u8]) {
         if open.is_batch && open.exchange.request_body().is_empty() {
-            // the node's own order is the node's affair
+            // the node may respond to a batch in any order
             let mut answers: Vec<&RawValue> = serde_json::from_slice(received).unwrap();
             answers.sort_by_key(|answer| {
                 let id = open

@@ -1,9 +1,9 @@
-//! The cache as a host drives it, against a model: any requests, answers,
-//! aborts and pauses, in any order, of several callers at several chains.
+//! The cache as a host drives it, compared with a model: requests, responses, aborts and pauses
+//! in any order, of several callers at several chains.
 //!
-//! The node puts into each answer all that it depends on and when it was made,
-//! and the model keeps what the node has said in a map from exactly that. What
-//! a client gets must be in there under the client's own name.
+//! The node writes into each response all that it depends on and when it was made, and the model
+//! stores the node's responses in a map whose key is exactly that. The response of a client must
+//! be in the map under the client's own key.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_gets_what_the_node_did_not_say_to_him(
+    fn clients_receive_only_responses_that_the_node_made_for_them(
         policy in prop::sample::select(vec!["bypass", "ignore", "key"]),
         steps in prop::collection::vec(step(), 1..80),
     ) {
@@ -35,10 +35,10 @@ proptest! {
     }
 }
 
-/// What answers depend on was learnt while some waited under a key that did
-/// not say it: the next leader's answer is its own.
+/// The headers that responses depend on were recorded while followers waited under a key without
+/// them: the next leader's response is its own.
 #[test]
-fn what_is_learnt_meanwhile_parts_those_who_wait() {
+fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
     let ask = |call, origin| Step::Ask {
         caller: Caller {
             chain: 1,

@@ -1,4 +1,4 @@
-//! What the node says, and how it comes.
+//! The node of the model: its responses and their delivery.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::setup::response_head;
 use crate::support::gunzip;
 
 impl World {
-    /// The node's answer, up to where the client has all of it but the end.
+    /// Delivers the node's response, up to the point where only the end is left to be sent.
     pub fn answer(&mut self, n: usize, how: Answer) {
         let asking: Vec<usize> = (0..self.open.len())
             .filter(|n| !self.open[*n].waits)
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// What the node says to what it was asked.
+    /// Returns the node's response to the forwarded request.
     fn node(&mut self, open: &Open, how: Answer) -> (Vec<u8>, Vec<(&'static str, Vec<u8>)>) {
         let caller = self.told_apart(open.caller);
         let forwarded: &RawValue = serde_json::from_slice(&open.forwarded).unwrap();
@@ -89,7 +89,7 @@ impl World {
         for asked in calls {
             let members: BTreeMap<&str, &RawValue> = serde_json::from_str(asked.get()).unwrap();
             let id = members["id"].get();
-            // the same call may be in a batch twice: any of the two will do
+            // a batch may contain the same call twice: either index is correct
             let at = open.ids.iter().position(|own| own == id).unwrap();
             let call = open.calls[at];
             let asked: Value =
@@ -144,8 +144,8 @@ impl World {
     }
 }
 
-/// What the client gets of an answer in pieces; `None`: it is cut or broken
-/// off.
+/// Returns the body that the client receives of a response in pieces; `None` if it is truncated
+/// or aborted.
 fn through(
     exchange: &mut Exchange,
     action: HeadAction,

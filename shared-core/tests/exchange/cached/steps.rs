@@ -1,9 +1,9 @@
-//! What may happen.
+//! The steps of the model.
 
 use proptest::prelude::*;
 
-/// Methods, their params as two callers write the same, and for how many
-/// milliseconds an answer is good; 0: never for another.
+/// Methods, their params in the notations of two callers, and the milliseconds for which a
+/// response is fresh; 0 if it is not stored.
 pub const CALLS: [(&str, [&str; 2], u64); 7] = [
     ("eth_chainId", ["[]", " [ ]"], 3_600_000),
     (
@@ -51,10 +51,11 @@ pub const IDS: [&str; 6] = [
     "9007199254740993",
 ];
 
-/// What the node's answers depend on besides the call.
+/// The properties of a client that select the node's response, in addition to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
-    /// 0: same for all; 1: says that it varies on Origin; 2: does not say it.
+    /// 0: one response for all; 1: responses vary on Origin, with `Vary`; 2: the same, without
+    /// `Vary`.
     pub chain: usize,
     pub user: Option<u8>,
     pub origin: Option<u8>,
@@ -71,19 +72,19 @@ pub enum Step {
     Ask {
         caller: Caller,
         question: Question,
-        /// How it is written, and which id it begins with.
+        /// Notation of the calls, and index of the first id.
         form: usize,
         gzip: bool,
         waits: bool,
         bypass: bool,
     },
-    /// The node answers one of those that ask it.
+    /// The node responds to one of its requests.
     Answer(usize, Answer),
-    /// All of an answer has gone to its client.
+    /// The whole response has been sent to its client.
     Sent(usize),
-    /// A client leaves.
+    /// A client aborts its request.
     Leave(usize),
-    /// One has waited long enough.
+    /// A follower reaches its lock timeout.
     Impatient(usize),
     Pause(u64),
 }
@@ -92,7 +93,7 @@ pub enum Step {
 pub struct Answer {
     pub declared: bool,
     pub reversed: bool,
-    /// Pieces are of so many bytes.
+    /// Length of the pieces in bytes.
     pub piece: usize,
     pub outcome: Outcome,
 }

@@ -1,4 +1,4 @@
-//! Who asks, who waits, and what the node has said.
+//! The state of the model: open requests, followers, and the node's responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Open {
     pub calls: Vec<usize>,
     pub ids: Vec<String>,
     pub body: Vec<u8>,
-    /// What the node gets.
+    /// The request body that the node receives.
     pub forwarded: Vec<u8>,
     pub is_batch: bool,
     pub gzip: bool,
@@ -29,7 +29,7 @@ pub struct Open {
     pub waits: bool,
 }
 
-/// What the node said, and when it was asked that.
+/// Responses of the node, with the times of their requests.
 pub type Said = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 
 pub struct World {
@@ -42,7 +42,7 @@ pub struct World {
     pub open: Vec<Open>,
     pub unsent: Vec<(Exchange, Box<Fill>)>,
     pub said: Said,
-    /// The newest that was sent of what was stored, to browsers and others.
+    /// Time of the newest stored response that was sent, for browsers and for others.
     pub seen: BTreeMap<(usize, Caller, bool), u64>,
 }
 
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// What the node tells apart.
+    /// Returns the caller without the properties that the node ignores.
     pub fn told_apart(&self, caller: Caller) -> Caller {
         Caller {
             user: caller.user.filter(|_| self.policy != "ignore"),
@@ -264,7 +264,7 @@ impl World {
         self.wake();
     }
 
-    /// Everybody is answered, and nothing is left.
+    /// Completes all requests, and checks that no flight and no memory is left.
     pub fn finish(mut self) {
         for _ in 0..10_000 {
             if self.open.is_empty() && self.unsent.is_empty() {
