@@ -1,4 +1,4 @@
-/* calls that wait for each other, and what is kept of their answers */
+/* calls that are coalesced, and the entries of their responses */
 
 #include "host.h"
 
@@ -29,7 +29,7 @@ call_head(sszip_field fields[2])
 /* an exchange of a JSON-RPC call, up to the look-up */
 
 static sszip_exchange *
-ask(const sszip_config *config, const char *body, uintptr_t waiter,
+look_up(const sszip_config *config, const char *body, uintptr_t waiter,
     sszip_do *found)
 {
     sszip_step           step;
@@ -75,7 +75,7 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
 }
 
 
-/* the node's answer to it, up to where it is sent on */
+/* sends the node's response to the exchange, up to the point where it is sent on */
 
 static void
 answer(sszip_exchange *exchange, const char *body)
@@ -122,7 +122,7 @@ answer(sszip_exchange *exchange, const char *body)
 }
 
 
-/* it is sent: what is to be stored is */
+/* reports the response as sent, which stores its fill */
 
 static void
 sent(sszip_exchange *exchange)
@@ -174,14 +174,14 @@ check_cache(const sszip_config *config)
 
     check(sszip_next_woken() == 0);
 
-    /* one asks, another waits for it, and both have the answer */
+    /* a leader and its follower, which both receive the response */
 
-    first = ask(config, CALL("1", "eth_chainId"), 11, &found);
+    first = look_up(config, CALL("1", "eth_chainId"), 11, &found);
     check(found == SSZIP_DO_FORWARD);
     check_status(first, "MISS");
-    second = ask(config, CALL("2", "eth_chainId"), 12, &found);
+    second = look_up(config, CALL("2", "eth_chainId"), 12, &found);
     check(found == SSZIP_DO_WAIT);
-    third = ask(config, CALL("3", "eth_chainId"), 13, &found);
+    third = look_up(config, CALL("3", "eth_chainId"), 13, &found);
     check(found == SSZIP_DO_WAIT);
     sszip_exchange_free(third);
 
@@ -194,7 +194,7 @@ check_cache(const sszip_config *config)
     sszip_exchange_free(second);
     check(sszip_next_woken() == 0);
 
-    second = ask(config, CALL("\"x\"", "eth_chainId"), 12, &found);
+    second = look_up(config, CALL("\"x\"", "eth_chainId"), 12, &found);
     check(found == SSZIP_DO_RESPOND);
     check(sszip_exchange_status(second) == 200);
     check_status(second, "HIT");
@@ -204,11 +204,11 @@ check_cache(const sszip_config *config)
     check_variable(second, "sszip_batch_hits", NULL);
     sszip_exchange_free(second);
 
-    /* an exchange that is freed makes way for the next, sent or not */
+    /* an exchange that is freed hands over to the next follower, sent or not */
 
-    first = ask(config, CALL("1", "eth_blockNumber"), 21, &found);
-    second = ask(config, CALL("2", "eth_blockNumber"), 22, &found);
-    third = ask(config, CALL("3", "eth_blockNumber"), 23, &found);
+    first = look_up(config, CALL("1", "eth_blockNumber"), 21, &found);
+    second = look_up(config, CALL("2", "eth_blockNumber"), 22, &found);
+    third = look_up(config, CALL("3", "eth_blockNumber"), 23, &found);
     answer(first, ANSWER("1", "\"0x1\""));
     check(sszip_next_woken() == 0);
     sszip_exchange_free(first);
@@ -219,9 +219,9 @@ check_cache(const sszip_config *config)
     sszip_exchange_free(third);
     check(sszip_next_woken() == 0);
 
-    /* a batch of which one answer is there */
+    /* a batch with one hit */
 
-    first = ask(config, "[" CALL("1", "eth_syncing") "," CALL("2", "eth_chainId")
+    first = look_up(config, "[" CALL("1", "eth_syncing") "," CALL("2", "eth_chainId")
                 "]", 31, &found);
     check(found == SSZIP_DO_FORWARD_REWRITTEN);
     str1 = sszip_exchange_request_body(first);
@@ -236,10 +236,10 @@ check_cache(const sszip_config *config)
     sent(first);
     sszip_exchange_free(first);
 
-    /* nothing of it is to be stored */
+    /* no part of the response is stored */
 
-    first = ask(config, CALL("1", "eth_gasPrice"), 41, &found);
-    second = ask(config, CALL("2", "eth_gasPrice"), 42, &found);
+    first = look_up(config, CALL("1", "eth_gasPrice"), 41, &found);
+    second = look_up(config, CALL("2", "eth_gasPrice"), 42, &found);
     ok(sszip_exchange_no_store(first));
     check(sszip_next_woken() == 42);
     sszip_exchange_free(second);
@@ -248,7 +248,7 @@ check_cache(const sszip_config *config)
 
     check(sszip_exchange_need(NULL, 0) == SSZIP_NEED_NOTHING);
 
-    /* what is too long is so for good */
+    /* a request that is too long stays too long */
 
     post = call_head(fields);
     ok(sszip_exchange_new(config, &first));
@@ -273,9 +273,9 @@ check_cache(const sszip_config *config)
     check(sszip_job_store(NULL, 0) == SSZIP_STATUS_NULL);
     check(!sszip_job_is_to_be_stored(NULL));
 
-    /* a result that nobody takes is not lost memory */
+    /* a fill that is not taken is freed with its exchange */
 
-    first = ask(config, CALL("1", "eth_gasPrice"), 51, &found);
+    first = look_up(config, CALL("1", "eth_gasPrice"), 51, &found);
     answer(first, ANSWER("1", "\"0x1\""));
     sszip_exchange_free(first);
 }

@@ -1,12 +1,12 @@
-//! `include/sszip.h` is what cbindgen makes of the C ABI's source.
+//! `include/sszip.h` equals the output of cbindgen for the source of the C ABI.
 //!
-//! After a change of the ABI: `SSZIP_WRITE_HEADER=1 cargo test --test header`.
+//! After a change of the ABI: `SSZIP_WRITE_HEADER=1 cargo test --test abi`.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_checked_in_header_is_current() {
+fn committed_header_equals_the_generated_header() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     // file by file: cbindgen would wrap a feature-gated module in #ifdef

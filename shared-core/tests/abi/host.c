@@ -43,7 +43,7 @@ main(int argc, char **argv)
     check_misuse(config);
 
     if (getenv("SSZIP_FAULT") == NULL || *getenv("SSZIP_FAULT") == 0) {
-        /* what it expects is what happens when nothing fails */
+        /* these expectations hold only without a fault */
         check_script_without_cache();
         ok(sszip_plan_start(plan, 1));
         ok(sszip_plan_start(plan, 1));

@@ -1,4 +1,4 @@
-/* A host in C: what its files share. */
+/* Declarations that the files of the C host share. */
 
 #ifndef HOST_H
 #define HOST_H
@@ -31,7 +31,7 @@ sszip_str str(const char *s);
 /* the number of a variable */
 size_t variable(const char *name);
 
-/* what it says; NULL: nothing is wanted */
+/* checks the value of a variable; NULL if it must be unset */
 void check_variable(sszip_exchange *exchange, const char *name,
     const char *wanted);
 

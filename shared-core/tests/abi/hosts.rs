@@ -1,5 +1,5 @@
-//! The C ABI as a stranger would use it: a C program built against the header
-//! and the static library, run under AddressSanitizer (leaks included).
+//! The C ABI as an external host uses it: a C program built with the header and the static
+//! library, run under AddressSanitizer, with leak detection.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,14 +7,14 @@ use std::sync::OnceLock;
 
 use crate::support::gunzip;
 
-/// What the store adds to a static library.
+/// Libraries that a static library with the store needs.
 const STORE_LIBRARIES: &[&str] = if cfg!(feature = "store") {
     &["-lrocksdb", "-lstdc++"]
 } else {
     &[]
 };
 
-/// Compiles the files of `ffi` once.
+/// Compiles the C files of this folder once.
 fn host() -> &'static Path {
     static HOST: OnceLock<PathBuf> = OnceLock::new();
     HOST.get_or_init(|| {
@@ -110,7 +110,7 @@ fn run_framed(
 }
 
 #[test]
-fn a_body_is_coded_through_the_abi() {
+fn body_of_known_length_is_compressed_through_the_abi() {
     for (length, piece) in [(2000, 1), (2000, 700), (300_000, 4096)] {
         let answer = run(length, piece, "gzip", "");
         assert_eq!(answer.mode, "oneshot");
@@ -122,7 +122,7 @@ fn a_body_is_coded_through_the_abi() {
 }
 
 #[test]
-fn a_body_without_a_length_goes_through_the_abi() {
+fn body_of_unknown_length_is_compressed_through_the_abi() {
     for (length, piece, mode) in [
         (60_000, 700, "oneshot"),
         (99, 7, "too-small"),
@@ -142,8 +142,8 @@ fn a_body_without_a_length_goes_through_the_abi() {
     }
 }
 
-/// What a head says of anything but the cache, which is on here, and not asked.
-fn told(head: &str) -> Vec<&str> {
+/// Returns the lines of a head without the one of the cache, which is on and was bypassed.
+fn lines_without_cache_status(head: &str) -> Vec<&str> {
     let lines = head.lines();
     lines
         .filter(|line| !line.starts_with("Cache-Status: sszip; fwd=bypass"))
@@ -151,17 +151,17 @@ fn told(head: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_not_held_comes_back_as_it_was() {
+fn body_without_an_accepted_coding_passes_unchanged() {
     let answer = run(2000, 700, "br", "");
     assert_eq!(answer.mode, "accept-encoding");
-    assert_eq!(told(&answer.head), ["Vary: Accept-Encoding"]);
+    assert_eq!(lines_without_cache_status(&answer.head), ["Vary: Accept-Encoding"]);
     assert!(answer.body == vec![b'a'; 2000]);
 }
 
-/// A panic or a refusal inside the library costs the coding, not the answer.
+/// A panic or a failed allocation in the library costs the compression, not the response.
 #[cfg(feature = "faults")]
 #[test]
-fn an_answer_survives_every_fault() {
+fn response_is_sent_unchanged_after_each_fault() {
     let varies = || vec!["Vary: Accept-Encoding"];
     for (fault, mode, head) in [
         ("panic-head", "failed", vec![]),
@@ -173,7 +173,7 @@ fn an_answer_survives_every_fault() {
         for piece in [1, 700, 5000] {
             let answer = run(2000, piece, "gzip", fault);
             assert_eq!(
-                (&*answer.mode, told(&answer.head)),
+                (&*answer.mode, lines_without_cache_status(&answer.head)),
                 (mode, head.clone()),
                 "{fault}"
             );

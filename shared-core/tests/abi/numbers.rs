@@ -1,5 +1,5 @@
-//! The C ABI takes enumerations as numbers and structs by their size: a host
-//! that was built against another header gets a status, and nothing happens.
+//! Enumerations and struct sizes of the C ABI are checked as numbers: a host that was built with
+//! another header receives a status, and the call has no effect.
 
 use std::mem::{offset_of, zeroed};
 use std::ptr::{null, null_mut};
@@ -16,7 +16,7 @@ fn text(text: &'static str) -> sszip_str {
     }
 }
 
-/// A place with a cache, and exchanges there.
+/// A route with a cache, and exchanges on it.
 struct Host {
     plan: *mut sszip_plan,
     config: *const sszip_config,
@@ -25,13 +25,13 @@ struct Host {
 
 fn plan() -> *mut sszip_plan {
     let mut plan = null_mut();
-    // SAFETY: it is there.
+    // SAFETY: the pointer is valid.
     let made = unsafe { sszip_plan_new(text(""), text(""), &mut plan) };
     assert_eq!(made, SSZIP_STATUS_OK);
     plan
 }
 
-/// One that says "on".
+/// A directive with the value `on`.
 fn directive(name: &'static str) -> sszip_directive {
     sszip_directive {
         size: size_of::<sszip_directive>(),
@@ -44,7 +44,7 @@ fn directive(name: &'static str) -> sszip_directive {
 }
 
 fn place() -> sszip_place {
-    // SAFETY: all zeros are one.
+    // SAFETY: all zeros are a valid value.
     sszip_place {
         size: size_of::<sszip_place>(),
         ..unsafe { zeroed() }
@@ -54,7 +54,7 @@ fn place() -> sszip_place {
 impl Host {
     fn new() -> Self {
         let (plan, mut block, mut said) = (plan(), 0, text(""));
-        // SAFETY: all that the pointers point at is there.
+        // SAFETY: all pointers are valid.
         let rules = unsafe {
             for name in ["sszip", "sszip_cache"] {
                 let set = sszip_plan_set(plan, &mut block, &directive(name), &mut said);
@@ -73,7 +73,7 @@ impl Host {
         }
     }
 
-    /// One that nothing was said to.
+    /// An exchange without a request head.
     fn fresh(&mut self) -> *mut sszip_exchange {
         let mut exchange = null_mut();
         // SAFETY: the configuration is freed last.
@@ -83,7 +83,7 @@ impl Host {
         exchange
     }
 
-    /// One that has a request's head.
+    /// An exchange with a request head.
     fn asked(&mut self) -> *mut sszip_exchange {
         let exchange = self.fresh();
         // SAFETY: both are valid.
@@ -92,10 +92,10 @@ impl Host {
         exchange
     }
 
-    /// One whose body streams.
+    /// An exchange whose body is streamed.
     fn streaming(&mut self) -> *mut sszip_exchange {
         let exchange = self.asked();
-        let mut step = said();
+        let mut step = unset_step();
         let head = sszip_response_head {
             unbuffered: true,
             ..response()
@@ -114,12 +114,12 @@ impl Drop for Host {
             // SAFETY: made above, and not freed.
             unsafe { sszip_exchange_free(exchange) };
         }
-        // SAFETY: the same.
+        // SAFETY: the plan was made above, and not freed.
         unsafe { sszip_plan_free(self.plan) };
     }
 }
 
-/// `[T; N]` that lives as long as the test.
+/// An array of headers that lives as long as the test.
 fn fields<const N: usize>(fields: [(&'static str, &'static str); N]) -> *const sszip_field {
     let fields = fields.map(|(name, value)| sszip_field {
         name: text(name),
@@ -157,8 +157,8 @@ fn response() -> sszip_response_head {
     }
 }
 
-/// Where a step goes: nothing that any call gives.
-fn said() -> sszip_step {
+/// A step that no call reports, as an initial value.
+fn unset_step() -> sszip_step {
     sszip_step {
         act: sszip_do::SSZIP_DO_WAIT,
         job: null_mut(),
@@ -167,7 +167,7 @@ fn said() -> sszip_step {
 }
 
 fn asked() -> sszip_asked {
-    // SAFETY: no pointer, no number and nothing else of it must not be zero.
+    // SAFETY: all zeros are a valid value.
     let nothing: sszip_asked = unsafe { zeroed() };
     sszip_asked {
         size: size_of::<sszip_asked>(),
@@ -177,16 +177,15 @@ fn asked() -> sszip_asked {
     }
 }
 
-/// Numbers that are none of an enumeration with so many, and some of which one
-/// byte alone would be.
-fn no_numbers(most: u32) -> impl Iterator<Item = u32> {
+/// Numbers that no enumeration of `most` values has, some with a valid lowest byte.
+fn unknown_numbers(most: u32) -> impl Iterator<Item = u32> {
     [most, most + 1, 0x100, 0x101, 0x1_0000, 0x7FFF_FFFF]
         .into_iter()
         .chain([0x8000_0000, u32::MAX - 1, u32::MAX])
 }
 
 #[test]
-fn a_flush_that_is_none() {
+fn stream_refuses_an_unknown_flush() {
     let mut host = Host::new();
     let exchange = host.streaming();
     let mut output = [0; 1024];
@@ -196,7 +195,7 @@ fn a_flush_that_is_none() {
             written: 77,
             complete: false,
         };
-        // SAFETY: all are valid, and there is that much room.
+        // SAFETY: all pointers are valid, and the output has that length.
         let status = unsafe {
             sszip_exchange_stream(
                 exchange,
@@ -209,10 +208,10 @@ fn a_flush_that_is_none() {
         };
         (status, progress.consumed)
     };
-    for number in no_numbers(3) {
+    for number in unknown_numbers(3) {
         assert_eq!(stream(number), (SSZIP_STATUS_MISUSE, 77), "{number}");
     }
-    // and the stream is as it was
+    // the state of the stream is unchanged
     for flush in [
         sszip_flush::SSZIP_FLUSH_NONE,
         sszip_flush::SSZIP_FLUSH_SYNC,
@@ -223,7 +222,7 @@ fn a_flush_that_is_none() {
 }
 
 #[test]
-fn a_failure_that_is_none() {
+fn failure_functions_refuse_an_unknown_failure() {
     let mut host = Host::new();
     let exchange = host.asked();
     for says in [sszip_exchange_fails, sszip_exchange_would_stand_in] {
@@ -233,7 +232,7 @@ fn a_failure_that_is_none() {
             let status = unsafe { says(exchange, number, 502, 0, &mut stands_in) };
             (status, stands_in)
         };
-        for number in no_numbers(5) {
+        for number in unknown_numbers(5) {
             assert_eq!(fails(number), (SSZIP_STATUS_MISUSE, true), "{number}");
         }
         for failure in [
@@ -257,11 +256,11 @@ fn lookup_refuses_an_unknown_kind_of_body() {
             body_is: number,
             ..asked()
         };
-        let mut step = said();
+        let mut step = unset_step();
         // SAFETY: all are valid.
         unsafe { sszip_exchange_look_up(exchange, &asked, &mut step) }
     };
-    for number in no_numbers(3) {
+    for number in unknown_numbers(3) {
         assert_eq!(look_up(number), SSZIP_STATUS_MISUSE, "{number}");
     }
     let unread = sszip_request_body::SSZIP_BODY_UNREAD;
@@ -269,8 +268,8 @@ fn lookup_refuses_an_unknown_kind_of_body() {
 }
 
 #[test]
-fn an_outcome_of_connecting_that_is_none() {
-    for number in no_numbers(3) {
+fn link_refuses_an_unknown_connection_result() {
+    for number in unknown_numbers(3) {
         let told = sszip_link_connected(0, number, 0);
         assert_eq!(told, SSZIP_STATUS_MISUSE, "{number}");
     }
@@ -284,7 +283,7 @@ fn an_outcome_of_connecting_that_is_none() {
 }
 
 #[test]
-fn a_variable_that_is_none() {
+fn unknown_variable_number_has_no_name() {
     for number in (0..=99).chain([usize::MAX]) {
         let name = sszip_variable_name(number);
         let is_one = number < Variable::ALL.len();
@@ -293,7 +292,7 @@ fn a_variable_that_is_none() {
     }
 }
 
-/// The first `length` bytes of `whole`, at the end of what can be read.
+/// The first `length` bytes of a struct, at the end of the readable memory.
 struct Short {
     pages: *mut u8,
     length: usize,
@@ -304,8 +303,8 @@ const PAGE: usize = 64 << 10;
 impl Short {
     fn of<T>(whole: &T, length: usize) -> Self {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: new pages, of which the second one is taken away; the bytes
-        // are there, and fit into the first.
+        // SAFETY: the pages are new; the second is made inaccessible, and the bytes fit into the
+        // first.
         unsafe {
             let pages = mmap_anonymous(null_mut(), 2 * PAGE, access, kind).unwrap();
             let pages = pages.cast::<u8>();
@@ -323,18 +322,18 @@ impl Short {
 
 impl Drop for Short {
     fn drop(&mut self) {
-        // SAFETY: mapped above; nobody has it.
+        // SAFETY: mapped above, and not borrowed.
         unsafe { munmap(self.pages.cast(), 2 * PAGE).unwrap() };
     }
 }
 
-/// `call` with each size that the struct has not; `sized` gives it one.
+/// Runs `call` with sizes that the struct does not have, set by `sized`.
 fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> sszip_status) {
     let own = size_of::<T>();
     for size in [0, 1, 7, own - 1, own + 1, own + 8, 2 * own, usize::MAX] {
         assert_eq!(call(&sized(size)), SSZIP_STATUS_MISUSE, "{size}");
     }
-    // an older host's struct ends earlier, and nothing follows it
+    // the struct of an older host ends earlier, at the end of the readable memory
     for size in (8..own).step_by(8) {
         let short = Short::of(&sized(size), size);
         assert_eq!(call(short.pointer()), SSZIP_STATUS_MISUSE, "{size}");
@@ -344,7 +343,7 @@ fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> 
 }
 
 #[test]
-fn the_size_comes_first() {
+fn struct_size_is_the_first_member() {
     assert_eq!(offset_of!(sszip_request_head, size), 0);
     assert_eq!(offset_of!(sszip_response_head, size), 0);
     assert_eq!(offset_of!(sszip_asked, size), 0);
@@ -353,19 +352,19 @@ fn the_size_comes_first() {
 }
 
 #[test]
-fn a_directive_and_a_place_of_another_size() {
+fn directive_and_route_of_another_size_are_refused() {
     let (plan, mut block, mut said) = (plan(), 0, text(""));
     other_sizes(
         |size| sszip_directive {
             size,
             ..directive("sszip")
         },
-        // SAFETY: valid for the size that it says.
+        // SAFETY: valid for its declared size.
         |directive| unsafe { sszip_plan_set(plan, &mut block, directive, &mut said) },
     );
     other_sizes(
         |size| sszip_place { size, ..place() },
-        // SAFETY: the same.
+        // SAFETY: valid for its declared size.
         |place| unsafe {
             let mut rules = zeroed::<sszip_rules>();
             sszip_plan_add(plan, &mut block, 0, place, &mut rules, &mut said)
@@ -376,25 +375,25 @@ fn a_directive_and_a_place_of_another_size() {
 }
 
 #[test]
-fn a_request_head_of_another_size() {
+fn request_head_of_another_size_is_refused() {
     let mut host = Host::new();
     let exchange = host.fresh();
     other_sizes(
         |size| sszip_request_head { size, ..request() },
-        // SAFETY: valid for the size that it says.
+        // SAFETY: valid for its declared size.
         |head| unsafe { sszip_exchange_request_head(exchange, head) },
     );
 }
 
 #[test]
-fn a_look_up_of_another_size() {
+fn lookup_request_of_another_size_is_refused() {
     let mut host = Host::new();
     let exchange = host.asked();
     other_sizes(
         |size| sszip_asked { size, ..asked() },
         |asked| {
-            let mut step = said();
-            // SAFETY: valid for the size that it says.
+            let mut step = unset_step();
+            // SAFETY: valid for its declared size.
             let status = unsafe { sszip_exchange_look_up(exchange, asked, &mut step) };
             let is_forward = step.act == sszip_do::SSZIP_DO_FORWARD;
             assert_eq!(is_forward, status == SSZIP_STATUS_OK);
@@ -404,20 +403,20 @@ fn a_look_up_of_another_size() {
 }
 
 #[test]
-fn a_response_head_of_another_size() {
+fn response_head_of_another_size_is_refused() {
     let mut host = Host::new();
     let exchange = host.asked();
     let sized = |size| sszip_response_head { size, ..response() };
     other_sizes(sized, |head| {
         let mut replaced = true;
-        // SAFETY: valid for the size that it says.
+        // SAFETY: valid for its declared size.
         let status = unsafe { sszip_exchange_node_head(exchange, head, 0, 0, &mut replaced) };
         assert_eq!(replaced, status != SSZIP_STATUS_OK);
         status
     });
     other_sizes(sized, |head| {
-        let mut step = said();
-        // SAFETY: valid for the size that it says.
+        let mut step = unset_step();
+        // SAFETY: valid for its declared size.
         let status = unsafe { sszip_exchange_response_head(exchange, head, &mut step) };
         let is_held = step.act == sszip_do::SSZIP_DO_HOLD;
         assert_eq!(is_held, status == SSZIP_STATUS_OK);

@@ -1,4 +1,4 @@
-/* configurations: what is wrong with one, and what its places come to */
+/* configurations: the errors of directives, and the rules of routes */
 
 #include "host.h"
 
@@ -22,7 +22,7 @@ set_all(sszip_plan *plan, size_t *block, const char *name,
 
 
 static sszip_status
-set_said(sszip_plan *plan, size_t *block, const char *name, const char *value,
+set_with_message(sszip_plan *plan, size_t *block, const char *name, const char *value,
     sszip_str *said)
 {
     sszip_str  argument = str(value);
@@ -36,7 +36,7 @@ set(sszip_plan *plan, size_t *block, const char *name, const char *value)
 {
     sszip_str  said;
 
-    ok(set_said(plan, block, name, value, &said));
+    ok(set_with_message(plan, block, name, value, &said));
     check(said.len == 0 && *block != 0);
 }
 
@@ -67,46 +67,46 @@ check_directive_errors(void)
     ok(sszip_plan_new(none, str("/no-such-folder/"), &plan));
     block = 0;
 
-    check(set_said(plan, &block, "sszip_comp_level", "13", &said)
+    check(set_with_message(plan, &block, "sszip_comp_level", "13", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "from 0 to 12"));
-    check(set_said(plan, &block, "comp_level", "1", &said)
+    check(set_with_message(plan, &block, "comp_level", "1", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "unknown setting"));
-    check(set_said(plan, &block, "sszip_comp_level", "1", NULL)
+    check(set_with_message(plan, &block, "sszip_comp_level", "1", NULL)
           == SSZIP_STATUS_NULL);
-    check(set_said(NULL, &block, "sszip_comp_level", "1", &said)
+    check(set_with_message(NULL, &block, "sszip_comp_level", "1", &said)
           == SSZIP_STATUS_NULL);
-    check(set_said(plan, NULL, "sszip_comp_level", "1", &said)
+    check(set_with_message(plan, NULL, "sszip_comp_level", "1", &said)
           == SSZIP_STATUS_NULL);
     check(sszip_plan_set(plan, &block, NULL, &said) == SSZIP_STATUS_NULL);
 
-    /* a block that is none */
+    /* a block that does not exist */
     block = 99;
-    check(set_said(plan, &block, "sszip", "on", &said)
+    check(set_with_message(plan, &block, "sszip", "on", &said)
           == SSZIP_STATUS_INVALID);
     check(block == 99);
     block = 0;
 
-    /* a file is looked for where it is said to be */
+    /* the path of a file is relative to the given folder */
     arguments[0] = str("https://node");
     arguments[1] = str("ca=no-such-file");
     check(set_all(plan, &block, "sszip_cache_head", arguments, 2, &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "\"/no-such-folder/no-such-file\", that can't be read (2"));
 
-    /* taken, and worth a word */
+    /* a valid setting with a warning */
     arguments[0] = str("eth_gasPrise");
     arguments[1] = str("1s");
     ok(set_all(plan, &block, "sszip_cache_valid", arguments, 2, &said));
     check(has(said, "\"eth_gasPrise\""));
 
-    /* a store's folder is looked into, and it has one owner */
-    check(set_said(plan, &block, "sszip_cache_path", "/dev/null", &said)
+    /* the folder of a store is checked, and a store has one owner */
+    check(set_with_message(plan, &block, "sszip_cache_path", "/dev/null", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "must be a folder of its own, and this is none"));
-    ok(set_said(plan, &block, "sszip_cache_owner", "unix:/s", &said));
-    check(set_said(plan, &block, "sszip_cache_owner", "unix:/t", &said)
+    ok(set_with_message(plan, &block, "sszip_cache_owner", "unix:/s", &said));
+    check(set_with_message(plan, &block, "sszip_cache_owner", "unix:/t", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "is duplicate"));
     check(sszip_plan_owner(plan).len == 0);
@@ -120,7 +120,7 @@ check_directive_errors(void)
 }
 
 
-/* what the places of a configuration come to */
+/* checks the rules of a configuration's routes */
 
 void
 check_plan(void)

@@ -1,4 +1,4 @@
-/* one answer, coded or as it came, to standard output */
+/* one response, compressed or unchanged, to standard output */
 
 #include "host.h"
 
@@ -47,7 +47,7 @@ write_body(sszip_exchange *exchange)
 }
 
 
-/* one piece through the encoder, with a buffer as small as it may be */
+/* streams one piece into buffers of the smallest size */
 
 static void
 stream(sszip_exchange *exchange, sszip_str piece, sszip_flush flush)
@@ -132,7 +132,7 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     for (at = 0; at < body_length; at += len) {
         len = body_length - at < piece_length ? body_length - at : piece_length;
 
-        /* a copy of its own: reading a byte too many would show */
+        /* a copy of its own, so that AddressSanitizer detects a read beyond it */
         copy = malloc(len);
         check(copy != NULL);
         memset(copy, 'a', len);
@@ -171,7 +171,7 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
         check((step.act == SSZIP_DO_RUN) == (body_length > 262144));
 
         if (step.act == SSZIP_DO_RUN) {
-            /* whoever asks meanwhile is told nothing */
+            /* until the job is done the exchange has no body and no mode */
             ok(sszip_exchange_body(exchange, &body, &n));
             check(n == 0);
             check_variable(exchange, "sszip_mode", "off");

@@ -1,10 +1,10 @@
-/* what programs in a host use */
+/* the script API */
 
 #include "host.h"
 
 
 static int is(sszip_str text, const char *wanted);
-static void check_kept(void);
+static void check_script_values(void);
 static void check_calls(void);
 static void check_coders(void);
 
@@ -34,7 +34,7 @@ void
 check_script(void)
 {
     sszip_given_free();
-    check_kept();
+    check_script_values();
     check_calls();
     check_coders();
     sszip_given_free();
@@ -52,7 +52,7 @@ is(sszip_str text, const char *wanted)
 
 
 static void
-check_kept(void)
+check_script_values(void)
 {
     size_t     length;
     uint16_t   status;
@@ -62,13 +62,13 @@ check_kept(void)
     ok(sszip_kept_get(str("a"), now, &out));
     check(out.data == NULL);
 
-    /* without an owner there is nothing to send */
+    /* without an owner there is no request to send */
     ok(sszip_kept_set(str("a"), str("value"), 500, now, &out));
     check(out.data == NULL);
     ok(sszip_kept_get(str("a"), now + 499, &out));
     check(is(out, "value"));
 
-    /* what was given out outlives what it was of */
+    /* a borrowed value outlives its entry */
     ok(sszip_kept_set(none, none, 500, now, &out));
     ok(sszip_kept_get(none, now, &out));
     check(out.data != NULL && out.len == 0);

@@ -1,4 +1,5 @@
-//! What the driver has the node asked in the background, and what it makes of that.
+//! Probes: the background requests that a driver makes, and the capabilities that it records from
+//! their responses.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ type Fields<'a> = [(&'a [u8], &'a [u8])];
 const OCTETS: &Fields<'_> = &[(b"Accept", b"application/octet-stream")];
 const LOOKAHEAD: &str = "/eth/v1/beacon/states/head/proposer_lookahead";
 const UPDATES: &str = "/key/eth/v1/beacon/light_client/updates?count=1";
-/// The lookahead of minimal's sixteen slots.
+/// The lookahead for the 16 slots of preset minimal.
 const VALUE: &str = r#"{"version":"fulu","data":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16"]}"#;
 const SPEC: &str = r#"{"data":{"PRESET_BASE":"minimal","GENESIS_FORK_VERSION":"0x00000001"}}"#;
 
@@ -25,7 +26,7 @@ fn config(lines: &[&str]) -> Arc<Config> {
     config_of_process(Process::default(), &[&["ssz on"], lines].concat())
 }
 
-fn asks(config: &Arc<Config>, method: &str, target: &str, fields: &Fields<'_>) -> Driver {
+fn requested(config: &Arc<Config>, method: &str, target: &str, fields: &Fields<'_>) -> Driver {
     let mut driver = Driver::new(Arc::clone(config));
     let head = RequestHead {
         method: method.as_bytes(),
@@ -47,16 +48,16 @@ fn head<'a>(
     }
 }
 
-/// What the client gets of that value: how, and how long it is.
-fn given(mut driver: Driver, value: &str) -> (Mode, usize) {
+/// Returns the mode and the length of the body that the client receives for `value`.
+fn client_result(mut driver: Driver, value: &str) -> (Mode, usize) {
     let head = response_head(200, Some(value.len() as u64), &[JSON]);
     let step = driver.response_head(head).unwrap();
     let body = through(&mut driver, step, [value.as_bytes()], End::Whole).unwrap();
     (driver.exchange().unwrap().mode(), body.unwrap().len())
 }
 
-/// The node answers what it was asked.
-fn answers(mut inquiry: Driver, pieces: &[&str], now: u64) {
+/// Responds to a probe in pieces.
+fn respond(mut inquiry: Driver, pieces: &[&str], now: u64) {
     let length = pieces.iter().map(|piece| piece.len() as u64).sum();
     let step = inquiry.response_head(head(200, Some(length), &[])).unwrap();
     assert!(matches!(step, Step::Show), "{step:?}");
@@ -67,9 +68,9 @@ fn answers(mut inquiry: Driver, pieces: &[&str], now: u64) {
 }
 
 #[test]
-fn the_preset_is_asked_once_and_holds_for_those_who_come_later() {
+fn preset_is_probed_once_and_applies_to_later_requests() {
     let config = config(&[]);
-    let mut first = asks(&config, "GET", LOOKAHEAD, OCTETS);
+    let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
     let inquiry = first.take_inquiry(None, 5).unwrap();
     assert!(first.take_inquiry(None, 5).is_none());
     assert!(inquiry.next_timer().is_some() && first.next_timer().is_none());
@@ -84,40 +85,40 @@ fn the_preset_is_asked_once_and_holds_for_those_who_come_later() {
             .iter()
             .any(|edit| edit.name == name && edit.value.is_none()));
     }
-    // nothing waits for it
-    assert_eq!(given(first, VALUE).0, Mode::SszInvalid);
-    answers(inquiry, &[&SPEC[..9], "", &SPEC[9..]], 6);
-    let mut second = asks(&config, "GET", LOOKAHEAD, OCTETS);
+    // the request does not wait for the probe
+    assert_eq!(client_result(first, VALUE).0, Mode::SszInvalid);
+    respond(inquiry, &[&SPEC[..9], "", &SPEC[9..]], 6);
+    let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
     assert!(second.take_inquiry(None, 7).is_none());
-    assert_eq!(given(second, VALUE), (Mode::Ssz, 16 * 8));
-    // another prefix is another node
-    let mut other = asks(&config, "GET", &format!("/x{LOOKAHEAD}"), OCTETS);
+    assert_eq!(client_result(second, VALUE), (Mode::Ssz, 16 * 8));
+    // another prefix belongs to another node
+    let mut other = requested(&config, "GET", &format!("/x{LOOKAHEAD}"), OCTETS);
     assert!(other.take_inquiry(None, 5000).is_some());
-    assert_eq!(given(other, VALUE).0, Mode::SszInvalid);
+    assert_eq!(client_result(other, VALUE).0, Mode::SszInvalid);
 }
 
-/// For a host that knows only late how its node is asked, and has many places with the
-/// same settings.
+/// The capabilities of a host that learns the node's address after the look-up, and that has many
+/// routes with equal settings.
 #[test]
-fn it_may_be_asked_after_the_look_up_and_apart_from_others() {
+fn probe_result_applies_only_to_requests_with_the_same_capabilities() {
     let config = config(&[]);
     let (here, there) = (Learnt::default(), Learnt::default());
-    let mut first = asks(&config, "GET", LOOKAHEAD, OCTETS);
+    let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
     first.recall(&here);
     let inquiry = first.take_inquiry(None, 5).unwrap();
-    answers(inquiry, &[SPEC], 6);
+    respond(inquiry, &[SPEC], 6);
     for (nodes, mode) in [(&here, Mode::Ssz), (&there, Mode::SszInvalid)] {
-        let mut second = asks(&config, "GET", LOOKAHEAD, OCTETS);
+        let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
         second.recall(nodes);
-        assert_eq!(given(second, VALUE).0, mode);
+        assert_eq!(client_result(second, VALUE).0, mode);
     }
 }
 
 #[test]
-fn updates_need_more_than_the_preset() {
+fn light_client_updates_probe_the_spec_and_the_genesis() {
     for (preset, expected) in [("auto", 2), ("minimal", 2)] {
         let config = config(&[&format!("ssz_preset {preset}")]);
-        let mut driver = asks(&config, "GET", UPDATES, OCTETS);
+        let mut driver = requested(&config, "GET", UPDATES, OCTETS);
         let mut inquiries = Vec::new();
         while let Some(inquiry) = driver.take_inquiry(None, 0) {
             inquiries.push(inquiry);
@@ -131,19 +132,19 @@ fn updates_need_more_than_the_preset() {
             b"/key/eth/v1/beacon/genesis",
         ];
         assert!(paths.eq(expected.map(<[u8]>::to_vec)));
-        assert_eq!(given(driver, "[]").0, Mode::SszFork);
+        assert_eq!(client_result(driver, "[]").0, Mode::SszFork);
         let genesis = format!(r#"{{"data":{{"genesis_validators_root":"0x{:064x}"}}}}"#, 7);
         for (inquiry, body) in inquiries.into_iter().zip([SPEC, &genesis]) {
-            answers(inquiry, &[body], 1);
+            respond(inquiry, &[body], 1);
         }
-        let mut driver = asks(&config, "GET", UPDATES, OCTETS);
+        let mut driver = requested(&config, "GET", UPDATES, OCTETS);
         assert!(driver.take_inquiry(None, 2).is_none());
-        assert_eq!(given(driver, "[]"), (Mode::Ssz, 0));
+        assert_eq!(client_result(driver, "[]"), (Mode::Ssz, 0));
     }
 }
 
 #[test]
-fn what_is_of_no_use_is_not_asked() {
+fn request_that_no_capability_helps_makes_no_probe() {
     let json: &Fields<'_> = &[
         (b"Accept", b"application/octet-stream"),
         (b"Content-Type", b"application/json"),
@@ -164,18 +165,18 @@ fn what_is_of_no_use_is_not_asked() {
         ),
     ] {
         let config = config(lines);
-        let mut driver = asks(&config, method, target, fields);
+        let mut driver = requested(&config, method, target, fields);
         let asked = driver.take_inquiry(url.map(str::as_bytes), 0);
         assert!(asked.is_none(), "{method} {target} {url:?}");
     }
-    // a node that each request names for itself is asked there
+    // a probe goes to the node that the request itself names
     let config = config(&[]);
-    let mut driver = asks(&config, "GET", LOOKAHEAD, OCTETS);
+    let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
     assert!(driver.take_inquiry(Some(b"http://node:5052"), 0).is_some());
 }
 
 #[test]
-fn an_answer_that_is_none_teaches_nothing() {
+fn invalid_probe_response_records_no_capability() {
     let long = format!("{SPEC}{}", " ".repeat(200_000));
     for (status, length, body) in [
         (404, None, SPEC),
@@ -186,7 +187,7 @@ fn an_answer_that_is_none_teaches_nothing() {
         (200, None, &long),
     ] {
         let config = config(&[]);
-        let mut driver = asks(&config, "GET", LOOKAHEAD, OCTETS);
+        let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
         let mut inquiry = driver.take_inquiry(None, 0).unwrap();
         let step = inquiry.response_head(head(status, length, &[])).unwrap();
         if let Step::Show = step {
@@ -195,10 +196,10 @@ fn an_answer_that_is_none_teaches_nothing() {
             }
         }
         assert!(inquiry.sent(1).is_none());
-        let mut driver = asks(&config, "GET", LOOKAHEAD, OCTETS);
+        let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
         assert!(driver.take_inquiry(None, 1).is_none());
         assert_eq!(
-            given(driver, VALUE).0,
+            client_result(driver, VALUE).0,
             Mode::SszInvalid,
             "{status} {length:?}"
         );

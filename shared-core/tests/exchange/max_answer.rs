@@ -1,4 +1,5 @@
-//! Answers that may be so long: a longer one is an error for its client, however it comes.
+//! Response limits: a response that is longer than its method permits is an error for its client,
+//! in any framing and content coding.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -22,18 +23,18 @@ fn result(id: u32, length: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{text}"}}"#)
 }
 
-/// An answer of that many bytes.
-fn of_length(id: u32, length: usize) -> String {
+/// A response of exactly `length` bytes.
+fn response_of_length(id: u32, length: usize) -> String {
     let least = result(id, 0).len();
     let text = result(id, 0).replace("\"\"}", &format!("\"{}\"}}", "x".repeat(length - least)));
     assert_eq!(text.len(), length);
     text
 }
 
-/// The same of what can't be compressed much.
-fn of_noise(id: u32, length: usize) -> String {
+/// A response of exactly `length` bytes that compression shortens little.
+fn noise_of_length(id: u32, length: usize) -> String {
     let mut state = 7_u64;
-    let noise = of_length(id, length).replace('x', "\0");
+    let noise = response_of_length(id, length).replace('x', "\0");
     let noise = noise.chars().map(|letter| match letter {
         '\0' => {
             state = state
@@ -60,9 +61,9 @@ fn no_answer(id: u32) -> String {
 
 #[derive(Clone, Copy, Debug)]
 struct How {
-    /// The node says how long it is.
+    /// Whether the node sends `Content-Length`.
     length: bool,
-    /// The node has compressed it.
+    /// Whether the node compresses the response.
     coded: bool,
     piece: usize,
     status: u16,
@@ -75,7 +76,7 @@ const PLAIN: How = How {
     status: 200,
 };
 
-/// What the client gets of that answer of the node's, decoded.
+/// Returns the response that the client receives after the node has sent `body`, decompressed.
 fn answer(driver: &mut Driver, body: &str, how: How) -> Option<String> {
     let body = match how.coded {
         true => gzip(body.as_bytes()),
@@ -117,9 +118,9 @@ fn gunzip(body: &[u8]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, max_global_rejects: 10_000, ..ProptestConfig::default() })]
 
-    /// Whatever the client takes, and however the node sends it.
+    /// Each content coding that the client accepts, and each way in which the node sends.
     #[test]
-    fn one_that_is_longer_is_an_error(
+    fn response_longer_than_the_limit_is_an_error(
         bytes in prop::sample::select(vec![60_usize, 1000, 1023, 1024, 1025, 1500, 9000, 200_000]),
         accepts in prop::sample::select(vec!["gzip", "", "identity", "br"]),
         piece in prop::sample::select(vec![1_usize, 100, 1024, 1025, 100_000]),
@@ -132,9 +133,9 @@ proptest! {
     ) {
         let config = config(lines);
         let text = match coded && bytes < 9000 {
-            // which does not get shorter
-            true => of_noise(1, bytes),
-            false => of_length(1, bytes),
+            // the compressed body is about as long
+            true => noise_of_length(1, bytes),
+            false => response_of_length(1, bytes),
         };
         let (mut driver, step) = look_up(&config, &call(1, "eth_getLogs"), accepts);
         prop_assert!(matches!(step, Step::Forward));
@@ -153,9 +154,9 @@ proptest! {
         prop_assert_eq!(config.process.budget.used(), 0);
     }
 
-    /// Of a batch each for itself, in its place.
+    /// Each response of a batch is limited by itself, and keeps its position.
     #[test]
-    fn of_a_batch_each_is_judged(
+    fn responses_of_a_batch_are_limited_one_by_one(
         lengths in prop::collection::vec(prop::sample::select(vec![60_usize, 1024, 1025, 5000]), 1..5),
         bounded in prop::collection::vec(any::<bool>(), 5),
         accepts in prop::sample::select(vec!["gzip", ""]),
@@ -167,21 +168,21 @@ proptest! {
         let config = config(&[cache, "method deny debug_*"]);
         if has_stored {
             let (mut driver, _) = look_up(&config, &call(1, "eth_getBlockByHash"), "gzip");
-            answer(&mut driver, &of_length(1, 300), PLAIN);
+            answer(&mut driver, &response_of_length(1, 300), PLAIN);
         }
         let (mut calls, mut answers, mut expected) = (Vec::new(), Vec::new(), Vec::new());
         for (id, (length, bounded)) in (1_u32..).zip(lengths.iter().zip(&bounded)) {
             let method = if *bounded { "eth_getLogs" } else { "eth_call" };
             calls.push(call(id, method));
-            answers.push(of_length(id, *length));
+            answers.push(response_of_length(id, *length));
             expected.push(match *bounded && *length > 1024 {
                 true => too_long(id),
-                false => of_length(id, *length),
+                false => response_of_length(id, *length),
             });
         }
         if has_stored {
             calls.push(call(9, "eth_getBlockByHash"));
-            expected.push(of_length(1, 300).replace("\"id\":1", "\"id\":9"));
+            expected.push(response_of_length(1, 300).replace("\"id\":1", "\"id\":9"));
         }
         let (mut driver, step) = look_up(&config, &format!("[{}]", calls.join(",")), accepts);
         let gets_block = has_stored && cache == "cache off";
@@ -201,12 +202,12 @@ proptest! {
 }
 
 #[test]
-fn a_batch_that_can_not_be_held_or_read_has_an_error_for_each() {
+fn batch_that_cannot_be_buffered_or_read_has_an_error_per_call() {
     let calls = format!("[{},{}]", call(1, "eth_getLogs"), call(2, "eth_call"));
     let both = format!("[{},{}]", too_long(1), no_answer(2));
-    let long = format!("[{},{}]", of_length(1, 60), of_length(2, 5000));
-    let broken = format!("[{},", of_length(1, 2000));
-    let single = of_length(1, 4000);
+    let long = format!("[{},{}]", response_of_length(1, 60), response_of_length(2, 5000));
+    let broken = format!("[{},", response_of_length(1, 2000));
+    let single = response_of_length(1, 4000);
     for (lines, answers) in [
         (&["max_oneshot 2k", "memory 6k"][..], &long),
         (&["memory 1k"], &long),
@@ -219,13 +220,13 @@ fn a_batch_that_can_not_be_held_or_read_has_an_error_for_each() {
             let how = How { length, ..PLAIN };
             let got = answer(&mut driver, answers, how);
             if lines == ["memory 1k"] && got.is_none() {
-                // nor is there any to put that together: 502
+                // no memory to assemble the errors either: 502
                 continue;
             }
             assert_eq!(got.unwrap(), both, "{lines:?} {answers}");
         }
     }
-    // what the node says of all of it, in few words
+    // a short error of the node for the whole batch is forwarded
     let config = config(&[]);
     let (mut driver, _) = look_up(&config, &calls, "");
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#;
@@ -233,13 +234,13 @@ fn a_batch_that_can_not_be_held_or_read_has_an_error_for_each() {
 }
 
 #[test]
-fn what_is_stored_is_no_way_around_it() {
-    let long = of_length(1, 3000);
+fn response_limit_applies_to_hits() {
+    let long = response_of_length(1, 3000);
     let open = config(&["cache on", "cache_valid immutable 1h"]);
     let block = |id| call(id, "eth_getBlockByHash");
     let (mut driver, _) = look_up(&open, &block(1), "gzip");
     assert_eq!(answer(&mut driver, &long, PLAIN).unwrap(), long);
-    // another place of the same process
+    // another route of the same process
     let lines = ["cache on", "max_answer eth_getBlock* 2k"];
     let bounded = config_of_process(open.process.clone(), &lines);
     for accepts in ["gzip", ""] {
@@ -248,22 +249,22 @@ fn what_is_stored_is_no_way_around_it() {
         assert_eq!(String::from_utf8(sent(&driver)).unwrap(), too_long(2));
         let exchange = driver.exchange().unwrap();
         assert_eq!((exchange.status(), exchange.mode()), (200, Mode::Denied));
-        // a batch asks the node, and says it
+        // a batch forwards the call, and receives the error from the node's response
         let (mut driver, step) = look_up(&bounded, &format!("[{}]", block(3)), accepts);
         assert!(matches!(step, Step::ForwardRewritten));
-        let answers = format!("[{}]", of_length(3, 3000));
+        let answers = format!("[{}]", response_of_length(3, 3000));
         let got = answer(&mut driver, &answers, PLAIN).unwrap();
         assert_eq!(got, format!("[{}]", too_long(3)));
     }
     let (driver, _) = look_up(&open, &block(4), "");
     assert_eq!(
         String::from_utf8(sent(&driver)).unwrap(),
-        of_length(4, 3000)
+        response_of_length(4, 3000)
     );
 }
 
 #[test]
-fn what_wants_no_answer_has_none() {
+fn notification_has_no_response_under_a_response_limit() {
     let config = config(&[]);
     let notification = r#"{"jsonrpc":"2.0","method":"eth_getLogs"}"#;
     for body in [notification.to_owned(), format!("[{notification}]")] {
@@ -274,7 +275,7 @@ fn what_wants_no_answer_has_none() {
 }
 
 #[test]
-fn a_node_that_goes_away_is_no_long_answer() {
+fn truncated_response_is_not_reported_as_too_long() {
     let config = config(&[]);
     let (mut driver, _) = look_up(&config, &call(1, "eth_getLogs"), "gzip");
     let head = ResponseHead {
@@ -291,8 +292,8 @@ fn a_node_that_goes_away_is_no_long_answer() {
 }
 
 #[test]
-fn what_is_short_enough_is_stored_as_ever() {
-    let short = of_length(1, 900);
+fn response_within_the_limit_is_stored() {
+    let short = response_of_length(1, 900);
     for accepts in ["gzip", ""] {
         for (length, coded) in [(true, false), (false, false), (true, true), (false, true)] {
             let config = config(&["cache on", "max_answer eth_getBlock* 1k"]);
@@ -306,7 +307,7 @@ fn what_is_short_enough_is_stored_as_ever() {
             assert_eq!(answer(&mut driver, &short, how).unwrap(), short);
             let (driver, step) = look_up(&config, &block(2), "");
             assert!(matches!(step, Step::Respond), "{accepts} {how:?}");
-            assert_eq!(String::from_utf8(sent(&driver)).unwrap(), of_length(2, 900));
+            assert_eq!(String::from_utf8(sent(&driver)).unwrap(), response_of_length(2, 900));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! No text gets a denied call to the node: what goes on is read by another parser, as
-//! leniently as any node might, and calls nothing that is denied, however it is read.
+//! Policy against arbitrary texts: the forwarded body is read by a second parser, as leniently as
+//! any node might, and contains no denied call in any reading.
 
 use std::fmt;
 use std::io::Write;
@@ -22,8 +22,8 @@ struct Sent<'a> {
     body: &'a [u8],
 }
 
-/// What the node gets, if anything, and the exchange before its answer.
-fn ask(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec<u8>>) {
+/// Sends a request, and returns its driver with the body that is forwarded, if any.
+fn send_request(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec<u8>>) {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = request.fields.iter();
     let head = RequestHead {
@@ -52,7 +52,7 @@ fn ask(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec<u8>>) {
     (driver, goes)
 }
 
-/// A JSON text with all that is in it, members of one name included.
+/// A JSON text with all of its members, including duplicates of a name.
 #[derive(Debug)]
 enum Tree {
     Text(String),
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Tree {
 }
 
 impl Tree {
-    /// Whether any reading of it calls something that is denied.
+    /// Whether any reading of the tree contains a denied call.
     fn calls_denied(&self) -> bool {
         match self {
             Tree::Object(members) => members.iter().any(|(name, value)| {
@@ -121,7 +121,7 @@ impl Tree {
     }
 }
 
-/// All texts that one after the other could be read of it, as far as it is JSON.
+/// Whether any of the consecutive JSON texts contains a denied call.
 fn calls_denied(text: &[u8]) -> bool {
     let lossy = String::from_utf8_lossy(text);
     let texts = serde_json::Deserializer::from_str(&lossy).into_iter::<Tree>();
@@ -170,7 +170,7 @@ fn member() -> impl Strategy<Value = String> {
     (name, blank(), value, blank()).prop_map(|(name, a, value, b)| format!("{name}{a}:{b}{value}"))
 }
 
-/// Calls as they should be, and as they should not.
+/// Valid calls and malformed ones.
 fn call() -> impl Strategy<Value = String> {
     let method = prop::sample::select(vec![
         "debug_traceCall",
@@ -237,7 +237,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_goes_on_calls_nothing_that_is_denied(
+    fn forwarded_requests_contain_no_denied_call(
         body in text(),
         method in prop::sample::select(vec!["POST", "POST", "POST", "POST", "GET", "PUT"]),
         kind in prop::sample::select(vec!["application/json", "application/json", "text/plain", ""]),
@@ -247,10 +247,10 @@ proptest! {
         cache in prop::sample::select(vec!["on", "off"]),
     ) {
         let config = config(&[&format!("method {rules}"), &format!("cache {cache}"), "batch_max 4"]);
-        // some of it may be stored
+        // a call that may be a hit
         let stored_call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
         let json = [("Content-Type", "application/json")];
-        let (driver, _) = ask(&config, &Sent { method: "POST", fields: &json, body: stored_call });
+        let (driver, _) = send_request(&config, &Sent { method: "POST", fields: &json, body: stored_call });
         answer(driver, br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#);
 
         let is_json = kind == "application/json";
@@ -265,18 +265,18 @@ proptest! {
         if coded {
             fields.push(("Content-Encoding", "gzip"));
         }
-        let (mut driver, goes) = ask(&config, &Sent { method, fields: &fields, body: &sent });
+        let (mut driver, goes) = send_request(&config, &Sent { method, fields: &fields, body: &sent });
         if let Some(goes) = &goes {
             let is_as_sent = *goes == sent;
             let plain = if is_as_sent { &body } else { goes };
             prop_assert!(!calls_denied(plain), "{}", String::from_utf8_lossy(plain));
-            // nor would one go on that could not be read
+            // a body that could not be read is not forwarded either
             prop_assert!(!coded || is_json);
             prop_assert!(method == "POST" || body.is_empty());
         } else {
             let answer = self::sent(&driver);
             if !answer.is_empty() {
-                // an id may be a number beyond any type
+                // an id may be a number that no type holds
                 let _: IgnoredAny = serde_json::from_slice(&answer).unwrap();
             }
             driver.tally(None);
@@ -285,7 +285,7 @@ proptest! {
 }
 
 #[test]
-fn the_other_reader_is_lenient() {
+fn lenient_parser_finds_denied_calls_in_malformed_texts() {
     for text in [
         r#"{"method":"debug_x","method":"eth_x"}"#,
         r#"{"method":"eth_x","METHOD":"debug_x"}"#,
@@ -299,7 +299,7 @@ fn the_other_reader_is_lenient() {
     ));
 }
 
-/// The node's answer, which may be stored.
+/// Sends the node's response, which may be stored, and returns the client's.
 fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
     let head = response_head(200, Some(body.len() as u64), &[setup::JSON]);
     let step = driver.response_head(head).unwrap();
@@ -312,17 +312,17 @@ fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-fn called(config: &Arc<Config>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
+fn call_with(config: &Arc<Config>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
     let request = Sent {
         method: "POST",
         fields: &JSON,
         body,
     };
-    ask(config, &request)
+    send_request(config, &request)
 }
 
 #[test]
-fn without_a_body_nothing_goes_on() {
+fn request_without_its_body_is_rejected() {
     let config = config(&["method deny debug_*"]);
     for (is_too_long, status) in [(false, 503), (true, 413)] {
         let mut driver = Driver::new(Arc::clone(&config));
@@ -348,7 +348,7 @@ fn without_a_body_nothing_goes_on() {
     }
 }
 
-/// The status of the answer to a request that is refused at its head; 0: it is not.
+/// Returns the status of the response to a request that is rejected at its head, or 0.
 fn refused_at_head(config: &Arc<Config>, method: &str, target: &str, fields: &str) -> u16 {
     let mut driver = Driver::new(Arc::clone(config));
     let fields: Vec<_> = fields
@@ -382,7 +382,7 @@ fn refused_at_head(config: &Arc<Config>, method: &str, target: &str, fields: &st
 }
 
 #[test]
-fn request_is_refused_at_its_head_where_that_decides() {
+fn request_is_rejected_at_its_head_when_the_head_decides() {
     let config = config(&["method deny debug_*", "max_oneshot 1m"]);
     let allowed = config_with_websocket();
     const JSON: &str = "Content-Type: application/json|";
@@ -476,7 +476,7 @@ fn config_with_websocket() -> Arc<Config> {
 }
 
 #[test]
-fn switch_to_another_protocol_is_a_bad_gateway() {
+fn switch_to_a_protocol_that_was_not_allowed_fails() {
     let rules = ["method deny debug_*"];
     for (config, asks, switches_to, passes) in [
         (config(&[]), "h2c", "h2c", true),
@@ -524,20 +524,20 @@ fn switch_to_another_protocol_is_a_bad_gateway() {
 }
 
 #[test]
-fn what_is_stored_and_has_to_be_decoded_first_has_the_denied_in_its_place() {
-    // nothing that is compressed may be lent decoded
+fn denied_call_keeps_its_position_before_a_hit_that_is_decompressed() {
+    // a compressed entry is not borrowed in decompressed form
     let config = config(&["method deny debug_*", "cache on", "min_length 0"]);
     let long = format!(
         r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
         "a".repeat(3_000_000)
     );
-    let (driver, _) = called(
+    let (driver, _) = call_with(
         &config,
         br#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#,
     );
     answer(driver, long.as_bytes());
     let batch = br#"[{"jsonrpc":"2.0","id":2,"method":"debug_x"},{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}]"#;
-    let (driver, goes) = called(&config, batch);
+    let (driver, goes) = call_with(&config, batch);
     assert_eq!(goes, None);
     let got = sent(&driver);
     let denied = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"the method does not exist/is not available"}}"#;
@@ -549,14 +549,14 @@ fn what_is_stored_and_has_to_be_decoded_first_has_the_denied_in_its_place() {
 }
 
 #[test]
-fn the_methods_of_a_batch_are_named_once() {
+fn methods_of_a_batch_are_logged_once_each() {
     let config = config(&["method deny debug_*"]);
     let named = |methods: &[&str]| {
         let calls: Vec<_> = methods
             .iter()
             .map(|method| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#))
             .collect();
-        let (driver, _) = called(&config, format!("[{}]", calls.join(",")).as_bytes());
+        let (driver, _) = call_with(&config, format!("[{}]", calls.join(",")).as_bytes());
         String::from_utf8(driver.exchange().unwrap().rpc_methods().to_vec()).unwrap()
     };
     assert_eq!(named(&["a", "a", "b", "a", "debug_x", "b"]), "a,b,debug_x");

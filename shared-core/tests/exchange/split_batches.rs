@@ -1,7 +1,7 @@
-//! Split batches against random nodes: whatever the node's response looks like, each call
-//! has one answer, which is the stored one, the node's or a documented error.
+//! Split batches against random nodes: for any response of the node, each call has one response,
+//! which is the stored one, the node's or a documented error.
 //!
-//! `SSZIP_CASES` is how many batches are tried, `SSZIP_SEED` where they begin.
+//! `SSZIP_CASES` is the number of batches, `SSZIP_SEED` the first seed.
 
 use std::io::{Read, Write};
 
@@ -16,7 +16,7 @@ use crate::setup::{config, look_up, response_head, JSON};
 
 const BOUND: usize = 1024;
 
-/// Numbers that are the same in each run.
+/// Pseudorandom numbers that are equal in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -55,7 +55,7 @@ struct Call {
     kind: Kind,
     id: String,
     text: String,
-    /// What the node answers, if it is asked: an answer of its own, that is no other's.
+    /// The node's response to the call, distinct from all others.
     answer: String,
 }
 
@@ -63,15 +63,15 @@ struct Call {
 enum Shape {
     Array,
     Reversed,
-    /// The last one is left out.
+    /// An array without its last element.
     Short,
-    /// There is one for nobody.
+    /// An array with one element more, whose id no call has.
     More,
-    /// The ids are `null`.
+    /// An array whose ids are `null`.
     Null,
-    /// One object, the answer to the first call.
+    /// One object: the response to the first call.
     Object,
-    /// One object, an error without an id.
+    /// One object: an error without an id.
     Error,
     Text,
     Number,
@@ -109,9 +109,9 @@ enum Coding {
     Gzip,
     TwoMembers,
     Zstd,
-    /// Its end is missing.
+    /// A member without its end.
     CutGzip,
-    /// What follows is none.
+    /// A member with trailing bytes.
     LongGzip,
     Brotli,
 }
@@ -128,15 +128,15 @@ const CODINGS: [Coding; 9] = [
     Coding::Brotli,
 ];
 
-/// How the node ends its response.
+/// The end of the node's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Whole,
-    /// The host sees that the connection is reset, or that the last chunk is missing.
+    /// The host detects a reset connection, or a missing last chunk.
     Reset,
-    /// The host sees an end; less has come than was announced.
+    /// The body ends before its announced length.
     Short,
-    /// The connection is closed, and nothing says whether that is the end.
+    /// The connection is closed, which does not show whether the body is complete.
     Close,
 }
 
@@ -150,7 +150,7 @@ const ENDINGS: [Ending; 7] = [
     Ending::Close,
 ];
 
-/// How the node fails before it has answered, and what the host would send.
+/// Failures of the node before its response, and the status that the host would send.
 const FAILURES: [(Failure, u16); 5] = [
     (Failure::Connect, 502),
     (Failure::Error, 502),
@@ -171,7 +171,7 @@ struct Case {
     accepts: &'static str,
     cut: usize,
     ending: Ending,
-    /// Where the response ends, in thousandths of what is sent.
+    /// Position of the truncation, in thousandths of the body.
     broken_at: usize,
     failure: Option<(Failure, u16)>,
 }
@@ -273,7 +273,7 @@ impl Case {
         self.calls.iter().filter(move |it| kinds.contains(&it.kind))
     }
 
-    /// The node's body, before it is coded.
+    /// The node's body before its content coding.
     fn text(&self) -> String {
         let answers: Vec<&str> = self.asked().map(|call| &*call.answer).collect();
         let array = |answers: &[&str]| format!("[{}]", answers.join(" ,\n"));
@@ -310,7 +310,7 @@ impl Case {
         call.answer.replacen(&call.id, "null", 1)
     }
 
-    /// What the node sends.
+    /// The body and the content coding that the node sends.
     fn body(&self) -> (Vec<u8>, Option<&'static str>) {
         let text = self.text().into_bytes();
         let gzip = |text: &[u8]| {
@@ -334,7 +334,7 @@ impl Case {
         }
     }
 
-    /// What comes of it.
+    /// The part of the body that the host receives.
     fn received(&self) -> (Vec<u8>, Option<&'static str>) {
         let (mut body, coding) = self.body();
         if self.ending != Ending::Whole {
@@ -345,14 +345,14 @@ impl Case {
         (body, coding)
     }
 
-    /// As much of the node's text as can be decoded.
+    /// The part of the node's text that can be decompressed.
     fn decoded(&self) -> Vec<u8> {
         let (received, _) = self.received();
         let mut text = Vec::new();
         if !self.is_decodable() {
             return text;
         }
-        // it ends with an error where the body is cut
+        // decompression of a truncated body ends with an error
         match self.coding {
             Coding::None => text = received,
             Coding::Gzip | Coding::TwoMembers | Coding::CutGzip | Coding::LongGzip => {
@@ -367,11 +367,11 @@ impl Case {
         text
     }
 
-    /// Whether the node's text can be had, or its beginning.
+    /// Whether the node's text can be decompressed, completely or in part.
     fn is_decodable(&self) -> bool {
         match self.coding {
             Coding::Brotli => false,
-            // one byte may be the beginning of a member
+            // one trailing byte may be the beginning of a member
             Coding::LongGzip => self.received().0.len() + 2 < self.body().0.len(),
             _ => true,
         }
@@ -381,7 +381,7 @@ impl Case {
         self.ending != Ending::Whole || self.coding == Coding::CutGzip
     }
 
-    /// Whether the call's answer came whole, in an array.
+    /// Whether the call's response was received completely, in an array.
     fn has_come(&self, text: &str, call: &Call) -> bool {
         use Shape::{Array, Cut, More, Null, Reversed, Short, Twice};
         match self.shape {
@@ -399,12 +399,12 @@ impl Case {
 const ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"all"},"id":null}"#;
 const PRIMED: &str = r#""stored""#;
 
-/// What the client gets.
+/// The response that the client receives.
 #[derive(Debug)]
 struct Got {
     status: u16,
     text: String,
-    /// It was sent as it came, behind what is stored.
+    /// The node's part was streamed unchanged, after the stored parts.
     is_streamed: bool,
 }
 
@@ -535,7 +535,7 @@ fn try_case(case: &Case) {
         }
     }
     if is_all_asked && !case.is_bounded() {
-        // nothing was split
+        // the batch was not split
         assert!(matches!(step, Step::Forward));
         return;
     }
@@ -548,7 +548,7 @@ fn try_case(case: &Case) {
     );
     let got = respond(&mut driver, &body, coding, case).expect("an answer");
     if got.is_streamed && case.ending != Ending::Whole {
-        // the host breaks it off, too
+        // the host aborts the response too
         return;
     }
     let expected_status = match case.status {
@@ -563,7 +563,7 @@ fn try_case(case: &Case) {
     drop(driver);
     assert_eq!(config.process.budget.used(), 0);
     if is_all_asked && got.text == text {
-        // as it came
+        // unchanged
         let is_short = text.len() <= BOUND;
         assert!(case.is_decodable() && (is_short || !is_over(case)));
         let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
@@ -573,7 +573,7 @@ fn try_case(case: &Case) {
     let whole = serde_json::from_str::<Vec<&RawValue>>(&text);
     let elements = serde_json::from_str::<Vec<&RawValue>>(&got.text);
     if got.is_streamed && whole.is_err() {
-        // the node's own text, behind what is stored
+        // the node's own text, after the stored parts
         assert!(got.text.ends_with(text.trim_start_matches('[')));
         return;
     }
@@ -633,14 +633,14 @@ fn try_case(case: &Case) {
     assert!(is_more || places.len() == elements.len(), "{elements:?}");
 }
 
-/// Whether an answer is longer than it may be.
+/// Whether a response is longer than the limit of its method.
 fn is_over(case: &Case) -> bool {
     let mut bounded = case.calls.iter().filter(|it| it.kind == Kind::Bounded);
     bounded.any(|call| call.answer.len() > BOUND)
 }
 
 #[test]
-fn each_call_has_one_answer_whatever_the_node_sends() {
+fn calls_of_a_split_batch_have_one_response_each_for_any_upstream_response() {
     let number = |name: &str, default: u64| {
         let said = std::env::var(name).ok();
         said.map_or(default, |said| said.parse().unwrap())

@@ -1,5 +1,5 @@
-//! How many long answers are made another format of at a time, and that a place is given
-//! back however an exchange ends.
+//! Limit of concurrent conversions of long responses: a permit is returned whenever an exchange
+//! ends.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
 pub(crate) const OCTETS: &str = "application/octet-stream";
 pub(crate) const EITHER: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
 const JSON: &str = "application/json";
-/// So many make more than 4 MiB of JSON.
+/// Number of elements whose JSON is longer than 4 MiB.
 pub(crate) const MANY: usize = 110_000;
 
 pub(crate) fn config(concurrency: &str, lines: &[&str]) -> Arc<Config> {
@@ -40,7 +40,7 @@ fn octets(count: usize) -> Vec<u8> {
         .repeat(count)
 }
 
-/// Who asks, when the head of the node's answer is there.
+/// Sends a request and the head of the node's response.
 pub(crate) fn asked(config: &Arc<Config>, accept: &str, length: Option<usize>) -> (Driver, Step) {
     answered(config, accept, length, &[setup::JSON])
 }
@@ -69,139 +69,139 @@ fn mode(driver: &Driver) -> Mode {
     driver.exchange().unwrap().mode()
 }
 
-/// How many have a place.
-fn taken(config: &Config) -> usize {
+/// Number of permits in use.
+fn used_permits(config: &Config) -> usize {
     config.process.transcodings.used()
 }
 
-/// The rest of a body whose head is held.
+/// Sends the rest of a body whose head is buffered, and returns mode, status and body.
 pub(crate) fn rest(driver: &mut Driver, step: Step, body: &[u8]) -> (Mode, u16, Vec<u8>) {
     let got = through(driver, step, body.chunks(100_000), End::Whole);
     let status = driver.exchange().unwrap().status();
     (mode(driver), status, got.unwrap().unwrap())
 }
 
-fn is_made(config: &Arc<Config>, length: Option<usize>, count: usize) {
+fn check_conversion(config: &Arc<Config>, length: Option<usize>, count: usize) {
     let (mut driver, step) = asked(config, OCTETS, length);
     let made = rest(&mut driver, step, &value(count));
     assert_eq!((made.0, made.2.len()), (Mode::Ssz, 16 * count));
     assert_eq!(made.2, octets(count));
-    // what it takes until it is sent is memory alone
-    assert_eq!(taken(config), 0);
+    // a converted body that is not sent yet needs memory only
+    assert_eq!(used_permits(config), 0);
 }
 
 #[test]
-fn as_many_as_may_be_at_a_time() {
+fn conversion_beyond_the_limit_is_sent_as_json_or_503() {
     let config = config("2", &[]);
     let json = value(MANY);
     let length = Some(json.len());
     let (mut first, step) = asked(&config, OCTETS, length);
     let second = asked(&config, OCTETS, length);
-    assert_eq!(taken(&config), 2);
-    // it is JSON to who takes that, as if nobody had asked for anything else
+    assert_eq!(used_permits(&config), 2);
+    // a client that accepts JSON receives it unchanged
     let (mut third, as_json) = asked(&config, EITHER, length);
     assert_eq!(mode(&third), Mode::SszBusy);
     let got = rest(&mut third, as_json, &json);
     assert_eq!((got.0, got.1), (Mode::SszBusy, 0));
     assert_eq!(got.2, json);
-    // and a refusal to who does not
+    // a client that accepts only SSZ receives 503
     let (mut fourth, refused) = asked(&config, OCTETS, length);
     let (busy, status, body) = rest(&mut fourth, refused, &json);
     assert_eq!((busy, status), (Mode::SszBusy, 503));
     let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(error["code"], 503);
     assert!(error["message"].as_str().unwrap().contains("too many long"));
-    // those of them that are short need no place
-    is_short_one_made(&config);
-    assert_eq!(taken(&config), 2);
-    // those that have one go on, and another one can have the first that is free
+    // short responses need no permit
+    check_short_conversion(&config);
+    assert_eq!(used_permits(&config), 2);
+    // conversions in progress continue, and the first free permit is granted to another
     assert_eq!(rest(&mut first, step, &json).0, Mode::Ssz);
-    assert_eq!(taken(&config), 1);
+    assert_eq!(used_permits(&config), 1);
     let third = asked(&config, EITHER, length);
-    assert_eq!(taken(&config), 2);
+    assert_eq!(used_permits(&config), 2);
     drop((second, third, first));
-    is_made(&config, length, MANY);
+    check_conversion(&config, length, MANY);
 }
 
-fn is_short_one_made(config: &Arc<Config>) {
+fn check_short_conversion(config: &Arc<Config>) {
     let (mut driver, step) = asked(config, OCTETS, None);
     assert_eq!(rest(&mut driver, step, &value(50)).0, Mode::Ssz);
 }
 
 #[test]
-fn a_place_is_given_back_however_it_ends() {
+fn permit_is_returned_when_an_exchange_ends_in_any_way() {
     let config = config("1", &["ssz_hold 1g"]);
     let json = value(MANY);
     let length = Some(json.len());
     let half = &json[..json.len() / 2];
     let wrong = [half, b"{}", &json[half.len() + 2..]].concat();
     for accept in [EITHER, OCTETS] {
-        // the client goes away: before a piece came, after that, with the job
+        // the client aborts: before the first piece, after it, and with the job
         drop(asked(&config, accept, length));
-        assert_eq!(taken(&config), 0);
+        assert_eq!(used_permits(&config), 0);
         let (mut driver, _) = asked(&config, accept, length);
         driver.piece(half).unwrap();
-        assert_eq!(taken(&config), 1);
+        assert_eq!(used_permits(&config), 1);
         drop(driver);
-        assert_eq!(taken(&config), 0);
+        assert_eq!(used_permits(&config), 0);
         let (mut driver, _) = asked(&config, accept, length);
         driver.piece(&json).unwrap();
         let Step::OffLoop(job) = driver.end().unwrap() else {
             panic!("not long");
         };
-        assert_eq!(taken(&config), 1);
-        // nobody wants it any more: it is not run
+        assert_eq!(used_permits(&config), 1);
+        // the job of an aborted request is not run
         let _ = driver.done(job);
         drop(driver);
-        assert_eq!(taken(&config), 0);
-        // the node does
+        assert_eq!(used_permits(&config), 0);
+        // the node aborts
         let (mut driver, _) = asked(&config, accept, length);
         driver.piece(half).unwrap();
         driver.cut_short().unwrap();
-        assert_eq!(taken(&config), 0);
-        // it is abandoned, or given up
+        assert_eq!(used_permits(&config), 0);
+        // the exchange is abandoned
         let (mut driver, _) = asked(&config, accept, length);
         driver.piece(half).unwrap();
         driver.abandon();
         drop(driver);
-        assert_eq!(taken(&config), 0);
-        // it is no value of its type: at once, for the next
+        assert_eq!(used_permits(&config), 0);
+        // a value that does not match its type returns the permit at once
         let (mut driver, step) = asked(&config, accept, length);
         let expected = if accept == OCTETS { 406 } else { 0 };
         let got = rest(&mut driver, step, &wrong);
         assert_eq!((got.0, got.1), (Mode::SszInvalid, expected));
-        assert_eq!(taken(&config), 0);
+        assert_eq!(used_permits(&config), 0);
         let (mut driver, _) = asked(&config, accept, length);
         driver.piece(&wrong).unwrap();
-        assert_eq!(taken(&config), 0);
+        assert_eq!(used_permits(&config), 0);
     }
-    is_made(&config, length, MANY);
+    check_conversion(&config, length, MANY);
 }
 
 #[test]
-fn of_unknown_length_it_shows_when_it_is_long() {
+fn response_of_unknown_length_takes_a_permit_beyond_4_mib() {
     let config = config("1", &[]);
     let json = value(MANY);
     let (mut first, _) = asked(&config, OCTETS, None);
     for piece in json[..4 << 20].chunks(1 << 20) {
         first.piece(piece).unwrap();
     }
-    assert_eq!(taken(&config), 0);
+    assert_eq!(used_permits(&config), 0);
     let (mut second, step) = asked(&config, EITHER, None);
     first.piece(&json[4 << 20..][..1]).unwrap();
-    assert_eq!(taken(&config), 1);
-    // all of it is kept until then
+    assert_eq!(used_permits(&config), 1);
+    // until then the original is buffered
     let got = rest(&mut second, step, &json);
     assert_eq!((got.0, got.2 == json), (Mode::SszBusy, true));
     let (mut third, step) = asked(&config, OCTETS, None);
     let got = rest(&mut third, step, &json);
     assert_eq!((got.0, got.1), (Mode::SszBusy, 503));
     drop(first);
-    is_made(&config, None, MANY);
+    check_conversion(&config, None, MANY);
 }
 
 #[test]
-fn of_what_is_coded_its_length_counts() {
+fn decompressed_length_of_a_gzip_response_decides_about_a_permit() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&value(MANY)).unwrap();
     let coded = encoder.finish().unwrap();
@@ -219,39 +219,39 @@ fn of_what_is_coded_its_length_counts() {
     drop(other);
     let (mut driver, step) = answered(&config, OCTETS, Some(coded.len()), fields);
     assert_eq!(rest(&mut driver, step, &coded).0, Mode::Ssz);
-    assert_eq!(taken(&config), 0);
+    assert_eq!(used_permits(&config), 0);
 }
 
 #[test]
-fn the_other_way_round() {
+fn conversion_from_ssz_to_json_takes_a_permit() {
     let config = config("1", &[]);
     let ssz = vec![0; (4 << 20) + 1];
     let fields: &[(&[u8], &[u8])] = &[(b"Content-Type", OCTETS.as_bytes())];
     for length in [Some(ssz.len()), None] {
         let (mut first, _) = answered(&config, JSON, length, fields);
         first.piece(&ssz[1..]).unwrap();
-        assert_eq!(taken(&config), usize::from(length.is_some()));
+        assert_eq!(used_permits(&config), usize::from(length.is_some()));
         first.piece(&ssz[..1]).unwrap();
-        assert_eq!(taken(&config), 1);
+        assert_eq!(used_permits(&config), 1);
         drop(first);
-        assert_eq!(taken(&config), 0);
+        assert_eq!(used_permits(&config), 0);
     }
 }
 
 #[test]
-fn without_a_limit_there_is_none() {
+fn conversions_are_unlimited_when_the_limit_is_off() {
     let config = config("off", &["memory 1g"]);
     let length = Some(5 << 20);
     let all: Vec<_> = (0..40).map(|_| asked(&config, OCTETS, length)).collect();
     assert!(all.iter().all(|(driver, _)| mode(driver) == Mode::Off));
-    assert_eq!(taken(&config), 40);
+    assert_eq!(used_permits(&config), 40);
     drop(all);
-    assert_eq!(taken(&config), 0);
+    assert_eq!(used_permits(&config), 0);
 }
 
-/// A witness that is stored, and made SSZ of for each hit.
+/// A stored witness, converted to SSZ for each hit.
 #[test]
-fn hits_are_made_too() {
+fn converted_hit_takes_a_permit() {
     let lines = ["cache on", "cache_max_entry 32m"];
     let config = config("1", &lines);
     config.process.shared.start(64 << 20, 64 << 20, 1);
@@ -278,7 +278,7 @@ fn hits_are_made_too() {
         let step = ran(&mut driver, step);
         (driver, step)
     };
-    // it is seen before it is kept, perhaps
+    // an entry may be admitted before it is stored
     for _ in 0..3 {
         let (mut driver, step) = ask(JSON);
         if let Step::Respond = step {
@@ -292,7 +292,7 @@ fn hits_are_made_too() {
     let (driver, step) = ask(EITHER);
     assert!(matches!(step, Step::Respond), "{step:?}");
     assert_eq!((mode(&driver), sent(&driver).len()), (Mode::Hit, 3 << 20));
-    assert_eq!(taken(&config), 0);
+    assert_eq!(used_permits(&config), 0);
     let other = asked(&config, OCTETS, Some(5 << 20));
     let (driver, step) = ask(EITHER);
     assert!(matches!(step, Step::Respond), "{step:?}");
@@ -300,12 +300,12 @@ fn hits_are_made_too() {
     assert_eq!(sent(&driver), json.as_bytes());
     drop((driver, other));
     let (driver, _) = ask(EITHER);
-    assert_eq!((mode(&driver), taken(&config)), (Mode::Hit, 0));
+    assert_eq!((mode(&driver), used_permits(&config)), (Mode::Hit, 0));
 }
 
-/// They have offsets, which are more than the JSON's two characters of digits.
+/// Lists of empty elements: an offset is longer than the two quotes of an element in JSON.
 #[test]
-fn elements_of_no_bytes_are_limited_too() {
+fn empty_elements_are_limited_by_size_and_memory() {
     for (limit, expected) in [
         ("ssz_max_size 1m", Mode::SszLength),
         ("memory 1m", Mode::Memory),
@@ -327,7 +327,7 @@ fn elements_of_no_bytes_are_limited_too() {
             .piece(br#"{"jsonrpc":"2.0","id":1,"result":{"state":["0x""#)
             .unwrap();
         let piece = br#","0x""#.repeat(1000);
-        // 4 bytes each
+        // 4 bytes per offset
         for _ in 0..300 {
             driver.piece(&piece).unwrap();
         }

@@ -1,5 +1,4 @@
-//! Expired answers that are sent all the same: when, for how long, and in which
-//! order.
+//! Stale responses: the conditions, the duration and the order in which they are sent.
 
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp};
 
 use crate::setup::{body, config, posted, response_head, JSON};
 
-/// For how long after it has expired an answer may be sent, in milliseconds (docs/directives.md).
+/// Milliseconds for which an expired response may be sent (docs/directives.md).
 const MOST: u64 = 600_000;
 
-/// For how long answers are fresh here, in milliseconds.
+/// Milliseconds for which responses are fresh in these tests.
 const VALID: u64 = 1000;
 
 struct Host {
@@ -77,14 +76,15 @@ fn publish(mut exchange: Exchange, body: &str, now: u64) {
     fill.publish(now);
 }
 
-/// The result in a stored answer.
-fn given(exchange: &Exchange) -> u64 {
+/// The result in a stored response.
+fn stored_result(exchange: &Exchange) -> u64 {
     let text = String::from_utf8(body(exchange)).unwrap();
     let (_, result) = text.split_once(r#""result":"#).unwrap();
     result.trim_end_matches('}').parse().unwrap()
 }
 
-/// What a client gets whose request the node fails; `None`: the failure.
+/// Returns the stale result that the client receives when the node fails; `None` if it receives
+/// the failure.
 fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
     let stands_in = exchange.would_stand_in(failure, now);
     assert_eq!(exchange.fails(failure, now), stands_in);
@@ -102,11 +102,11 @@ fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
     assert_eq!(exchange.end().unwrap(), EndAction::Send);
     assert_eq!(exchange.status(), 200);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
-    Some(given(&exchange))
+    Some(stored_result(&exchange))
 }
 
 #[test]
-fn it_stands_in_until_its_time_is_over_and_is_then_forgotten() {
+fn stale_entry_is_served_on_error_until_its_time_ends_and_then_removed() {
     let host = Host::new("cache_use_stale error");
     answer(host.ask(0, 1).0, 7, 0);
     let last = VALID + MOST - 1;
@@ -115,7 +115,7 @@ fn it_stands_in_until_its_time_is_over_and_is_then_forgotten() {
         assert_eq!(found, LookUp::Forward);
         assert_eq!(failed(exchange, Failure::Error, now), Some(7), "{now}");
     }
-    // the node's failure may come later than the question
+    // the failure may occur later than the look-up
     let (exchange, _) = host.ask(last, 1);
     assert_eq!(failed(exchange, Failure::Error, last + 1), None);
     let (exchange, _) = host.ask(last + 1, 1);
@@ -124,7 +124,7 @@ fn it_stands_in_until_its_time_is_over_and_is_then_forgotten() {
 }
 
 #[test]
-fn without_the_directive_nothing_expired_is_kept() {
+fn expired_entry_is_removed_when_use_stale_is_off() {
     let host = Host::new("cache_use_stale off");
     answer(host.ask(0, 1).0, 7, 0);
     let (exchange, _) = host.ask(VALID, 1);
@@ -133,7 +133,7 @@ fn without_the_directive_nothing_expired_is_kept() {
 }
 
 #[test]
-fn what_was_driven_out_of_memory_stands_in_for_nothing() {
+fn evicted_entry_is_not_served_stale() {
     let host = Host::new("cache_use_stale error");
     answer(host.ask(0, 1).0, 7, 0);
     host.process.shared.hot().unwrap().clear();
@@ -142,7 +142,7 @@ fn what_was_driven_out_of_memory_stands_in_for_nothing() {
 }
 
 #[test]
-fn an_answer_of_the_node_is_never_replaced() {
+fn successful_response_is_not_replaced_by_a_stale_entry() {
     let host = Host::new("cache_use_stale error http_503");
     answer(host.ask(0, 1).0, 7, 0);
     let (mut exchange, _) = host.ask(VALID, 1);
@@ -152,7 +152,7 @@ fn an_answer_of_the_node_is_never_replaced() {
 }
 
 #[test]
-fn a_new_answer_that_has_expired_on_its_way_is_kept_for_that() {
+fn response_that_expires_in_flight_is_stored_as_stale() {
     let host = Host::new("cache_use_stale error");
     answer(host.ask(0, 1).0, 7, 5 * VALID);
     let (exchange, _) = host.ask(5 * VALID, 1);
@@ -161,19 +161,19 @@ fn a_new_answer_that_has_expired_on_its_way_is_kept_for_that() {
 
 const BACKGROUND: &str = "cache_use_stale updating error http_503; cache_background_update on";
 
-/// What is fetched while the client has got the expired answer.
+/// Returns the background update of a client that has received the stale response.
 fn update(host: &Host, now: u64, waiter: usize, given_is: u64) -> Exchange {
     let (mut exchange, found) = host.ask(now, waiter);
     assert_eq!(found, LookUp::Respond);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
-    assert_eq!(given(&exchange), given_is);
+    assert_eq!(stored_result(&exchange), given_is);
     let update = exchange.take_update().unwrap();
     assert!(exchange.take_update().is_none(), "it can be taken once");
     update
 }
 
 #[test]
-fn who_would_fetch_gets_the_expired_one_and_one_update_is_made() {
+fn stale_entry_is_sent_while_one_background_update_runs() {
     let host = Host::new(BACKGROUND);
     answer(host.ask(0, 1).0, 7, 0);
     let first = update(&host, VALID, 1, 7);
@@ -183,7 +183,7 @@ fn who_would_fetch_gets_the_expired_one_and_one_update_is_made() {
             (found, other.cache_status()),
             (LookUp::Respond, CacheStatus::Updating)
         );
-        assert!(other.take_update().is_none() && given(&other) == 7);
+        assert!(other.take_update().is_none() && stored_result(&other) == 7);
     }
     answer(first, 8, VALID);
     let (mut exchange, found) = host.ask(VALID + 1, 6);
@@ -191,29 +191,29 @@ fn who_would_fetch_gets_the_expired_one_and_one_update_is_made() {
         (found, exchange.cache_status()),
         (LookUp::Respond, CacheStatus::Hit)
     );
-    assert!(exchange.take_update().is_none() && given(&exchange) == 8);
+    assert!(exchange.take_update().is_none() && stored_result(&exchange) == 8);
 }
 
-/// Its host can't make the request anew: it makes it for the client.
+/// A host that cannot repeat the request fetches for the client itself.
 #[test]
-fn without_a_host_that_can_there_is_no_update() {
+fn request_fetches_itself_when_the_host_cannot_update_in_the_background() {
     let host = Host::new(BACKGROUND);
     answer(host.ask(0, 1).0, 7, 0);
     let asked = |waiter, never_anew| host.asks(VALID, waiter, false, never_anew);
     let (mut exchange, found) = asked(1, true);
     assert_eq!(found, LookUp::Forward);
     assert!(exchange.take_update().is_none());
-    // others get what has expired meanwhile
+    // other clients receive the stale response meanwhile
     assert_eq!(asked(2, true).1, LookUp::Respond);
     answer(exchange, 8, VALID);
-    assert_eq!(given(&host.ask(VALID + 1, 3).0), 8);
+    assert_eq!(stored_result(&host.ask(VALID + 1, 3).0), 8);
 }
 
 #[test]
-fn nobody_waits_for_an_update_that_fails() {
+fn failed_background_update_blocks_no_client() {
     let host = Host::new(BACKGROUND);
     answer(host.ask(0, 1).0, 7, 0);
-    // the host drops it
+    // the host drops the update
     drop(update(&host, VALID, 1, 7));
     for status in [502, 503, 404] {
         let mut failing = update(&host, VALID, 1, 7);
@@ -221,14 +221,14 @@ fn nobody_waits_for_an_update_that_fails() {
         assert_eq!(head(&mut failing, status), HeadAction::Pass);
         assert!(failing.take_fill().is_none());
     }
-    // it stays with what was stored for as long as that may be sent
+    // the stale response is sent until its time is over
     let (exchange, found) = host.ask(VALID + MOST, 1);
     assert_eq!(found, LookUp::Forward);
     drop(exchange);
 }
 
 #[test]
-fn what_the_node_denies_is_not_sent_any_more() {
+fn stale_entry_is_not_served_after_the_node_denied_it() {
     for body in [
         r#"{"jsonrpc":"2.0","id":1,"result":null}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":3,"message":"reverted"}}"#,
@@ -237,8 +237,7 @@ fn what_the_node_denies_is_not_sent_any_more() {
         let host = Host::new(BACKGROUND);
         answer(host.ask(0, 1).0, 7, 0);
         publish(update(&host, VALID, 1, 7), body, VALID);
-        // that there is nothing is known for as long as that may be, and is
-        // never sent when it has expired
+        // an empty result is stored until its TTL ends, and never sent stale
         let (exchange, found) = host.ask(VALID, 1);
         match body.contains("-32000") {
             true => assert_eq!(found, LookUp::Forward, "{body}"),
@@ -252,7 +251,7 @@ fn what_the_node_denies_is_not_sent_any_more() {
 }
 
 #[test]
-fn what_is_no_answer_denies_nothing() {
+fn invalid_update_response_keeps_the_stale_entry() {
     for body in [
         "",
         r#"{"jsonrpc":"2.0","id":1,"result":"#,
@@ -267,16 +266,16 @@ fn what_is_no_answer_denies_nothing() {
 }
 
 #[test]
-fn an_update_that_was_overtaken_denies_nothing_newer() {
+fn late_background_update_does_not_remove_a_newer_entry() {
     let host = Host::new(&format!("{BACKGROUND}; cache_lock off"));
     answer(host.ask(0, 1).0, 7, 0);
     let slow = update(&host, VALID, 1, 7);
-    // one that need not wait for it
+    // a request that does not wait for the update
     let (bypassing, _) = host.look_up(VALID + 1, 2, true);
     answer(bypassing, 8, VALID + 1);
     publish(slow, r#"{"jsonrpc":"2.0","id":1,"result":null}"#, VALID + 2);
     let (exchange, found) = host.ask(VALID + 2, 3);
-    assert_eq!((found, given(&exchange)), (LookUp::Respond, 8));
+    assert_eq!((found, stored_result(&exchange)), (LookUp::Respond, 8));
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -305,12 +304,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The node's answer is the time at which it was asked. Whatever happens,
-    /// no stored answer is older than it may be, only one request at a time
-    /// asks the node while there is one to send, and no client gets an older
-    /// stored answer than one before it did.
+    /// The node's response is the time of its request. In any order of events, no stored response
+    /// is older than permitted, only one request at a time reaches the node while there is a
+    /// response to send, and no client receives an older stored response than a client before it.
     #[test]
-    fn no_answer_is_too_old_and_none_goes_back(
+    fn stale_responses_are_bounded_in_age_and_never_go_back(
         background: bool,
         steps in prop::collection::vec(step(), 1..60),
     ) {
@@ -321,7 +319,7 @@ proptest! {
         });
         let mut now = 0;
         let mut waiter = 0;
-        // when the node was asked, by whom, and whether a client waits for it
+        // the time of each request to the node, its exchange, and whether a client waits for it
         let mut asking: Vec<(u64, Exchange, bool)> = Vec::new();
         let mut newest = 0;
         let mut seen = |asked_at: u64, now: u64| {
@@ -336,7 +334,7 @@ proptest! {
                     let (mut exchange, found) = host.ask(now, waiter);
                     match found {
                         LookUp::Respond => {
-                            seen(given(&exchange), now);
+                            seen(stored_result(&exchange), now);
                             if exchange.cache_status() == CacheStatus::Updating {
                                 prop_assert!(!asking.is_empty());
                             }
@@ -349,7 +347,7 @@ proptest! {
                             }
                         }
                         LookUp::Forward => asking.push((now, exchange, true)),
-                        // it leaves: there is nothing to send yet
+                        // the client leaves: there is no response to send yet
                         other => prop_assert_eq!(other, LookUp::Wait),
                     }
                 }

@@ -1,5 +1,5 @@
-//! Long answers are stored before they are read strictly: whoever asks for
-//! one gets what the node said, or the node's next answer.
+//! Unchecked entries: a long response is stored before its strict check, and a later client
+//! receives either the node's response or a new one.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp, Piece
 use crate::setup::{body, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
-/// Longer than what is read at once, and than what an event loop waits for.
+/// Lengths beyond the limit of an immediate check, and beyond the limit of a check on an event
+/// loop.
 const LENGTHS: [usize; 2] = [20_000, 400_000];
 
 struct Host {
@@ -38,7 +39,7 @@ impl Host {
         (exchange, found)
     }
 
-    /// The node answers, the client gets that, and it is stored.
+    /// Sends the node's response to its client, and stores it.
     fn answered(&self, mut exchange: Exchange, answer: &[u8]) {
         let action = exchange
             .response_head(response_head(200, Some(answer.len() as u64), &[JSON]))
@@ -59,7 +60,7 @@ impl Host {
         }
     }
 
-    /// What is stored; `None`: nothing that may be sent.
+    /// Returns the stored response; `None` if it may not be sent.
     fn hit(&self, body: &str, gzip: bool) -> Option<Vec<u8>> {
         let (mut exchange, found) = self.look_up(body, gzip, None);
         match found {
@@ -116,17 +117,17 @@ fn long(length: usize) -> String {
     text + "{}]"
 }
 
-/// Answers as nodes write them, under an id.
+/// Responses as nodes write them, under an id.
 const FORMS: [fn(&str, &str) -> String; 4] = [
     |id, result| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
     |id, result| format!(r#"{{"id":{id},"jsonrpc":"2.0","result":{result}}}"#) + "\n",
     |id, result| format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}}}"#),
-    // not as nodes write it, and read at once
+    // an unusual notation, checked before it is stored
     |id, result| format!(r#"{{"jsonrpc":"2.0", "id":{id},"result":{result}}}"#),
 ];
 
 #[test]
-fn what_is_an_answer_is_a_hit_under_any_id() {
+fn unchecked_valid_response_is_a_hit_under_any_id() {
     for length in LENGTHS {
         let result = long(length);
         for form in FORMS {
@@ -144,8 +145,8 @@ fn what_is_an_answer_is_a_hit_under_any_id() {
     }
 }
 
-/// All begin and end like an answer.
-fn no_answers(length: usize) -> Vec<Vec<u8>> {
+/// Invalid bodies that begin and end like a response.
+fn invalid_responses(length: usize) -> Vec<Vec<u8>> {
     let good = long(length);
     let before = r#"{"jsonrpc":"2.0","id":1,"result":"#;
     let mut bodies: Vec<Vec<u8>> = [
@@ -154,7 +155,7 @@ fn no_answers(length: usize) -> Vec<Vec<u8>> {
         format!(r#"{before}{good},"id":2,"x":[]}}"#),
         format!(r#"{before}{good},"result":{good}}}"#),
         format!(r#"{before}{good},"extra":"x"}}"#),
-        // no value, or more than one
+        // no value, or several
         format!("{before}[{good}}}]}}"),
         format!("{before}{good}{good}}}"),
         format!("{before}[01,{good}]}}"),
@@ -167,30 +168,30 @@ fn no_answers(length: usize) -> Vec<Vec<u8>> {
             "[".repeat(600),
             "]".repeat(600) + &" ".repeat(length) + "]"
         ),
-        // the id twice, and the version
+        // the id or the version twice
         format!(r#"{{"jsonrpc":"2.0","result":{good},"id":2,"id":1}}"#),
         format!(r#"{{"jsonrpc":"2.0","result":{good},"jsonrpc":"2.0","id":1}}"#),
         format!(r#"{{"id":1,"jsonrpc":"2.0","result":{good},"id":"1"}}"#),
     ]
     .map(String::into_bytes)
     .into();
-    // not UTF-8
+    // invalid UTF-8
     bodies.push([before.as_bytes(), b"[\"\xFF\",", good.as_bytes(), b"]}"].concat());
     bodies
 }
 
 #[test]
-fn what_is_no_answer_is_never_sent_to_another() {
+fn invalid_response_is_never_sent_to_another_client() {
     for length in LENGTHS {
-        for (n, answer) in no_answers(length).iter().enumerate() {
+        for (n, answer) in invalid_responses(length).iter().enumerate() {
             for gzip in [true, false] {
                 let host = Host::new();
                 let (exchange, _) = host.look_up(&request("1"), gzip, None);
-                // its own client gets it as it came
+                // its own client receives it unchanged
                 host.answered(exchange, answer);
                 assert_eq!(host.hit(&request("2"), gzip), None, "{n}");
                 assert_eq!(host.entries(), 0, "{n}");
-                // nor does it stand in the way of what is one
+                // it does not prevent a valid response from being stored
                 let (exchange, found) = host.look_up(&request("1"), gzip, None);
                 assert_eq!(found, LookUp::Forward);
                 let good = FORMS[0]("1", &long(length));
@@ -202,9 +203,9 @@ fn what_is_no_answer_is_never_sent_to_another() {
 }
 
 #[test]
-fn nor_to_those_who_waited_for_it() {
+fn invalid_response_is_never_sent_to_a_follower() {
     for length in LENGTHS {
-        for answer in no_answers(length) {
+        for answer in invalid_responses(length) {
             let host = Host::new();
             let woken = Arc::new(Queue::default());
             host.process.shared.event_loop(woken.clone());
@@ -227,9 +228,9 @@ fn nor_to_those_who_waited_for_it() {
 }
 
 #[test]
-fn nor_in_a_batch() {
+fn invalid_response_is_never_sent_in_a_batch() {
     let batch = |ids: [&str; 2]| format!("[{},{}]", request(ids[0]), request(ids[1]));
-    for answer in no_answers(LENGTHS[0]) {
+    for answer in invalid_responses(LENGTHS[0]) {
         let host = Host::new();
         let (exchange, _) = host.look_up(&request("1"), true, None);
         host.answered(exchange, &answer);
@@ -239,7 +240,7 @@ fn nor_in_a_batch() {
         );
         assert_eq!(host.entries(), 0);
     }
-    for answer in no_answers(LENGTHS[1]) {
+    for answer in invalid_responses(LENGTHS[1]) {
         let host = Host::new();
         let (exchange, _) = host.look_up(&request("1"), true, None);
         host.answered(exchange, &answer);
@@ -252,7 +253,7 @@ fn nor_in_a_batch() {
         }
         assert_eq!(host.entries(), 0);
     }
-    // what is one is read there too, elsewhere if that takes long
+    // valid entries are checked for a batch too, off the event loop if that takes long
     for (length, expected) in [
         (LENGTHS[0], LookUp::Respond),
         (LENGTHS[1], LookUp::RespondOffLoop),

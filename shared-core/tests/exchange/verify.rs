@@ -1,4 +1,5 @@
-//! Hits that are verified: what is asked, when, and what comes of the answer.
+//! Hit verification: the calls that are compared, the time of the comparison and the effect of
+//! its verdict.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Host {
         (exchange, found)
     }
 
-    /// What is stored, and what would verify the hit that comes then.
+    /// Stores a response, and returns the verification of the hit that follows.
     fn hit(&self, body: &str, result: &str) -> Option<Exchange> {
         let (exchange, found) = self.ask(body, false);
         assert_eq!(found, LookUp::Forward);
@@ -85,7 +86,7 @@ fn answer(mut exchange: Exchange, status: u16, result: &str) {
 }
 
 #[test]
-fn what_the_node_says_now() {
+fn verdict_and_purge_follow_the_present_upstream_response() {
     let stored = r#""result":{"number":"0x1","b":[1,2]}"#;
     let long = "x".repeat(20_000);
     let long_error = format!(r#""error":{{"code":-32000,"message":"{long}"}}"#);
@@ -128,7 +129,7 @@ fn what_the_node_says_now() {
                 line.is_some_and(|line| line.contains(", purged: ")),
                 is_wrong && purges
             );
-            // nothing of it was stored
+            // the verification's response was not stored
             let (_, found) = host.ask(BLOCK, true);
             let expected = if is_wrong && purges {
                 LookUp::Forward
@@ -141,7 +142,7 @@ fn what_the_node_says_now() {
 }
 
 #[test]
-fn what_may_change_may_have_changed() {
+fn different_tip_response_is_changed_and_not_purged() {
     let host = Host::new("verify 100% purge");
     let update = host.hit(HEAD, r#""result":"0x1""#).unwrap();
     answer(update, 200, r#""result":"0x2""#);
@@ -155,7 +156,7 @@ fn what_may_change_may_have_changed() {
 }
 
 #[test]
-fn what_is_gone_meanwhile_was_not_wrong() {
+fn entry_removed_during_its_verification_is_changed() {
     let host = Host::new("verify 100% purge");
     let update = host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap();
     host.process.shared.hot().unwrap().clear();
@@ -164,14 +165,14 @@ fn what_is_gone_meanwhile_was_not_wrong() {
 }
 
 #[test]
-fn one_that_is_broken_off_is_unanswered() {
+fn aborted_verification_is_unanswered() {
     let host = Host::new("verify 100%");
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap());
     assert_eq!(host.verdict(), Some(Verdict::Unanswered));
 }
 
 #[test]
-fn none_is_asked_where_nothing_is_said_or_can_be_asked() {
+fn hit_is_not_verified_when_verification_is_off_or_impossible() {
     for verify in ["verify off", "verify 0.0001%"] {
         let host = Host::new(verify);
         assert!(host.hit(BLOCK, r#""result":{"number":"0x1"}"#).is_none());
@@ -187,14 +188,14 @@ fn none_is_asked_where_nothing_is_said_or_can_be_asked() {
     assert!(exchange.take_update().is_none());
 }
 
-/// The hits of a batch: the node is asked for one of them, as it stands there.
+/// A batch verifies one of its hits, sent to the node as it is written in the batch.
 #[test]
-fn one_call_of_a_batch() {
+fn batch_verifies_one_of_its_hits() {
     let other = BLOCK.replace("aa", "bb");
     let stored = r#""result":{"number":"0x1"}"#;
     for (batch, expected) in [
         (format!("[{BLOCK}]"), LookUp::Respond),
-        // it need not be the first, and what is missing is no hit
+        // the hit need not be first, and a missing call is not verified
         (format!("[{other}, {BLOCK}]"), LookUp::ForwardRewritten),
         (
             format!("[{HEAD}, {BLOCK}, {other}]"),
@@ -227,7 +228,7 @@ fn one_call_of_a_batch() {
             assert_eq!(host.verdict(), Some(verdict), "{batch} {now}");
             let line = host.process.shared.verified.take_line();
             assert_eq!(line.is_some(), verdict == Verdict::Different);
-            // gone, or as it was
+            // purged, or unchanged
             let (_, found) = host.ask(BLOCK, true);
             assert_eq!(found == LookUp::Forward, verdict == Verdict::Different);
         }
@@ -235,16 +236,16 @@ fn one_call_of_a_batch() {
 }
 
 #[test]
-fn of_a_batch_without_a_hit_nothing_is_asked() {
+fn batch_without_a_hit_is_not_verified() {
     let host = Host::new("verify 100%");
     let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), false);
     assert_eq!(found, LookUp::Forward);
     assert!(exchange.take_update().is_none());
 }
 
-/// The client's was coded; the node gets the call as it is.
+/// The client's request was compressed; the node receives the call in identity.
 #[test]
-fn one_call_of_a_batch_that_came_gzipped() {
+fn compressed_batch_verifies_one_hit_in_identity() {
     let host = Host::new("verify 100%");
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#));
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

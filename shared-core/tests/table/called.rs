@@ -1,5 +1,5 @@
-//! A sandbox of a proxy: no memory, no connection and no timer; its owner is asked
-//! by calls, which the host makes after each of its own.
+//! A host like a proxy-wasm sandbox: it has no memory, no connection and no timer, and queries
+//! its owner by callouts, which the host makes after each of its own calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,16 +16,16 @@ pub struct Called {
     calls: Arc<Calls>,
     woken: Arc<Queue>,
     event_loop: EventLoop,
-    /// What the owner has.
+    /// Entries of the owner.
     kept: Mutex<HashMap<String, Kept>>,
     /// Namespaces of wrong chains, in hex digits.
     wrong: Mutex<Vec<String>>,
 }
 
-/// Until when, since when, and what.
+/// Expiry time, time of storage, and encoded entry.
 type Kept = (u64, u64, Vec<u8>);
 
-/// Its only client.
+/// Waiter of the only client.
 const CLIENT: usize = 7;
 
 impl Called {
@@ -45,7 +45,7 @@ impl Called {
         }
     }
 
-    /// Makes all calls that are to be made.
+    /// Makes all pending callouts.
     fn call(&self, now: u64) {
         let shared = &self.process.shared;
         while let Some(call) = self.calls.next(shared, now) {

@@ -1,5 +1,5 @@
-//! Exchanges of the parity table: what the client asks, what the node answers,
-//! and what the client must see.
+//! Cases of the parity table: the client's request, the node's response, and the response that
+//! the client must receive.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::support::gunzip;
 
 #[derive(Deserialize)]
 struct Table {
-    /// Sequences are another test's.
+    /// Sequences are read by another module.
     #[serde(default)]
     case: Vec<Case>,
 }
@@ -98,7 +98,7 @@ impl Default for Response {
     }
 }
 
-/// How the node's body comes in pieces.
+/// The division of the node's body into pieces.
 #[derive(Clone, Copy, Debug)]
 pub enum Split {
     Whole,
@@ -113,7 +113,7 @@ pub const SPLITS: [Split; 4] = [
     Split::Random(2),
 ];
 
-/// Those for every host.
+/// Loads the cases that apply to the core.
 pub fn load() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -137,7 +137,8 @@ pub fn load() -> Vec<Case> {
         .collect()
 }
 
-/// Whether `SSZIP_ROW` (see `make row`) wants this row: it has all its words, or there is none.
+/// Whether `SSZIP_ROW` (see `make row`) selects this row: it is empty, or the name contains all
+/// of its words.
 pub fn is_wanted(name: &str) -> bool {
     let wanted = std::env::var("SSZIP_ROW").unwrap_or_default();
     let name = name.to_lowercase();
@@ -145,7 +146,7 @@ pub fn is_wanted(name: &str) -> bool {
     words.all(|word| name.contains(&word.to_lowercase()))
 }
 
-/// Whether a case holds on a host, which is given it at a place of `process`.
+/// Runs a case on a host, with a route in `process`.
 pub fn run(case: &Case, split: Split, host: &dyn Host, process: &Process) -> Result<(), String> {
     let body = generate(&case.response.body);
     let sent = match case.response.coding.as_deref() {
@@ -241,7 +242,7 @@ fn request(case: &Case, sent: &[u8], split: Split, process: Process) -> host::Re
         delimited: framing != "close",
         body: arriving.to_vec(),
         ends: ends(arriving.len(), split),
-        // a host knows a cut of a chunked body; the core a missing length
+        // a host detects the truncation of a chunked body, the core a missing length
         end: match cut_at {
             Some(_) if framing == "chunked" => End::Cut,
             _ => End::Whole,
@@ -277,7 +278,7 @@ fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<Con
     Arc::new(directives.resolve(process))
 }
 
-/// The generators of tests/cases/README.md.
+/// Generates a body by a generator of tests/cases/README.md.
 fn generate(what: &str) -> Vec<u8> {
     let Some((generator, length)) = what.split_once(':') else {
         assert!(what.is_empty(), "no generator {what}");
@@ -324,7 +325,7 @@ impl Lcg {
     }
 }
 
-/// Where pieces of a body end.
+/// Returns the positions at which the pieces of a body end.
 fn ends(length: usize, split: Split) -> Vec<usize> {
     match split {
         Split::Whole => vec![length],
@@ -334,7 +335,7 @@ fn ends(length: usize, split: Split) -> Vec<usize> {
             let mut ends = Vec::new();
             let mut end = 0;
             while end < length {
-                // empty pieces too
+                // includes empty pieces
                 let most = (length - end).min(9000) as u64 + 1;
                 end += ((state.next() >> 33) % most) as usize;
                 ends.push(end);

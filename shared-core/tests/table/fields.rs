@@ -1,4 +1,4 @@
-//! What both tables need: fields of heads, bodies, and comparing.
+//! Functions for headers, bodies and comparisons that cases and sequences use.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! Many clients of a process with several event loops, who ask for the same,
-//! leave, and purge, in any order.
+//! Clients of a process with several event loops, which request the same entries, leave and purge
+//! in any order.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::driven::End;
 use super::host::{Answer, AtNode, Node, Request};
 use super::loops::{Has, Loops};
 
-/// Things to ask for.
+/// Number of different calls.
 const THINGS: u64 = 6;
 
 fn config(host: &Loops) -> Arc<Config> {
@@ -22,7 +22,7 @@ fn config(host: &Loops) -> Arc<Config> {
     Arc::new(directives.resolve(host.process.clone()))
 }
 
-/// Of a node that changes all its answers when its version does.
+/// A node whose responses all change with its version.
 #[derive(Default)]
 struct Chain {
     version: AtomicU64,
@@ -30,7 +30,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// One answer, or as many as calls.
+    /// Returns the response to a call or to a batch.
     fn answer(&self, body: &[u8]) -> Value {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let version = self.version.load(Ordering::SeqCst);
@@ -78,7 +78,7 @@ fn request(
     }
 }
 
-fn says(status: u16, answer: &Value) -> Node {
+fn node_response(status: u16, answer: &Value) -> Node {
     let body = answer.to_string().into_bytes();
     Node {
         status,
@@ -91,10 +91,10 @@ fn says(status: u16, answer: &Value) -> Node {
     }
 }
 
-/// What was answered to the calls: all of them, in their order, each under its id
-/// and of what it asked for, and of no older version than that.
+/// Checks the response to the calls: it has one result per call, in their order, with the id and
+/// the hash of the call, and of a version that is not older than `oldest`.
 fn check(calls: &Value, answer: &Answer, oldest: u64) {
-    // what is stored is not older than a purge that held when it was looked up
+    // a stored result is not older than a purge that was in effect at its look-up
     let oldest = oldest.max(answer.purged);
     let coded = answer
         .fields
@@ -125,7 +125,7 @@ fn check(calls: &Value, answer: &Answer, oldest: u64) {
     }
 }
 
-/// Hosts with memory of their own, and without.
+/// Hosts with and without a hot tier and an owner.
 const HOSTS: [Has; 3] = [
     Has {
         event_loops: 4,
@@ -145,7 +145,7 @@ const HOSTS: [Has; 3] = [
 ];
 
 #[test]
-fn a_herd_on_all_event_loops_reaches_the_node_once() {
+fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
     for has in HOSTS {
         for _ in 0..20 {
             let host = Loops::new(has);
@@ -154,7 +154,7 @@ fn a_herd_on_all_event_loops_reaches_the_node_once() {
             let clients: Vec<_> = (0..40)
                 .map(|_| {
                     let chain = Arc::clone(&chain);
-                    let at_node = move |body: &[u8]| Some(says(200, &chain.answer(body)));
+                    let at_node = move |body: &[u8]| Some(node_response(200, &chain.answer(body)));
                     host.begin(request(
                         &config,
                         &calls,
@@ -184,7 +184,7 @@ impl Random {
     }
 }
 
-/// One client's requests, one after the other.
+/// Runs the consecutive requests of one client.
 fn client(
     host: &Loops,
     config: &Arc<Config>,
@@ -206,7 +206,7 @@ fn client(
             move |body: &[u8]| {
                 let answer = chain.answer(body);
                 std::thread::yield_now();
-                Some(says(if fails { 503 } else { 200 }, &answer))
+                Some(node_response(if fails { 503 } else { 200 }, &answer))
             }
         };
         let oldest = purged.load(Ordering::SeqCst);
@@ -233,10 +233,10 @@ fn client(
     }
 }
 
-/// Nobody waits for ever, gets another's answer, or one of before a purge that
-/// held when it asked; and nothing is left over.
+/// Each client is woken, and receives its own response, not older than a purge that was in effect
+/// at its request; no flight and no memory is left.
 #[test]
-fn whoever_asks_on_any_event_loop_gets_its_answer() {
+fn clients_on_any_event_loop_receive_their_own_responses() {
     for has in HOSTS {
         for seed in 0..6 {
             let host = Loops::new(has);

@@ -1,5 +1,4 @@
-//! A host in memory: what a request needs of it, step by step, as the driver
-//! says, and nothing else.
+//! A host in memory: it does what the steps of a driver require, and nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -13,74 +12,74 @@ use sszip_core::mode::Mode;
 use super::driven::{sent, through, End};
 use super::fields::{bytes, edited, Fields};
 
-/// What a client asks.
+/// A request of a client.
 pub struct Request {
     pub config: Arc<Config>,
     pub method: String,
     pub target: String,
     pub headers: Fields,
     pub body: Vec<u8>,
-    /// A content coding is allowed.
+    /// Whether a content coding is permitted.
     pub coding_allowed: bool,
-    /// Where it is asked.
+    /// Identity of the route.
     pub place: Vec<u8>,
     /// Milliseconds of the look-ups' clock.
     pub now: u64,
-    /// What the node answers to a body; `None`: it must not be asked.
+    /// The node's response to a body; `None` if no request must reach the node.
     pub at_node: AtNode,
-    /// The last purge that holds everywhere.
+    /// Number of the last purge that is in effect everywhere.
     pub purged: Arc<AtomicU64>,
 }
 
 pub type AtNode = Box<dyn FnOnce(&[u8]) -> Option<Node> + Send>;
 
-/// What a node answers.
+/// A response of the node.
 pub struct Node {
     pub status: u16,
     pub headers: Fields,
     pub content_length: Option<u64>,
-    /// Its body's end is told from a break.
+    /// Whether the end of its body is distinct from an abort.
     pub delimited: bool,
     pub body: Vec<u8>,
-    /// Where its pieces end.
+    /// Positions at which the pieces of the body end.
     pub ends: Vec<usize>,
     pub end: End,
 }
 
-/// What the client got, and the node.
+/// The response that the client receives, and the request that the node received.
 pub struct Answer {
     pub status: u16,
     pub fields: Fields,
     pub body: Vec<u8>,
-    /// What the node was asked.
+    /// Body that the node received.
     pub forwarded: Option<Vec<u8>>,
     pub upstream: Fields,
     pub mode: Mode,
-    /// The last purge that held when it was looked up for the last time.
+    /// Number of the last purge that was in effect at the last look-up.
     pub purged: u64,
 }
 
-/// Answers one request at a time to each of its clients.
+/// A host that responds to one request at a time per client.
 pub trait Host: Sync {
     fn ask(&self, request: Request) -> Result<Answer, String>;
 }
 
-/// A request under way.
+/// A request in flight.
 pub struct Task {
     driver: Driver,
     request: Request,
     purged: u64,
 }
 
-/// What is to be done for it.
+/// The next action for a task.
 pub enum Next {
-    /// To wait until it is woken, then [`Task::look_up`].
+    /// Wait for a wakeup, then call [`Task::look_up`].
     Wait,
-    /// To run it on another thread, then [`Task::done`].
+    /// Run the job on another thread, then call [`Task::done`].
     Run(Job),
-    /// To ask the node with this body, then [`Task::answered`].
+    /// Send this body to the node, then call [`Task::answered`].
     Ask(Vec<u8>),
-    /// Nothing more.
+    /// Send the response: the task is complete.
     End(Answer),
 }
 
@@ -101,12 +100,12 @@ impl Task {
         })
     }
 
-    /// What the node says of it, if it is asked.
+    /// Takes the function that makes the node's response.
     pub fn at_node(&mut self) -> AtNode {
         std::mem::replace(&mut self.request.at_node, Box::new(|_| None))
     }
 
-    /// Looks it up, if it is to be; `waiter`: it may wait.
+    /// Looks up the request if it can be looked up; with a `waiter`, the request may wait.
     pub fn look_up(&mut self, waiter: Option<Waiter>) -> Result<Next, String> {
         self.purged = self.request.purged.load(Ordering::SeqCst);
         let length = BodyLength::Known(self.request.body.len() as u64);
@@ -115,7 +114,7 @@ impl Task {
         }
         let asked = Asked {
             place: &self.request.place,
-            // what changes there changes nothing elsewhere
+            // an invalidation on one route does not affect the others
             host: &self.request.place,
             now: self.request.now,
             coding_allowed: self.request.coding_allowed,
@@ -129,7 +128,7 @@ impl Task {
         self.found(found)
     }
 
-    /// The job has run.
+    /// Continues after the job has run.
     pub fn done(&mut self, job: Job) -> Result<Next, String> {
         let found = self.driver.done(job);
         self.found(found)
@@ -160,8 +159,7 @@ impl Task {
         })
     }
 
-    /// The node has answered: what the client gets of that, and what prepares
-    /// what is to be stored.
+    /// Reads the node's response, and returns the client's, with the job that prepares the fill.
     pub fn answered(
         &mut self,
         forwarded: Vec<u8>,
@@ -198,9 +196,9 @@ impl Task {
         };
         let (status, fields, body) = match received {
             Ok(Some(body)) => whole(body),
-            // the host's own answer, with its own head
+            // the host's local response, with its own head
             Ok(None) => (502, Fields::new(), Vec::new()),
-            // broken off: its head is out
+            // aborted after its head was sent
             Err(_) if node.end == End::Cut || node.is_short() => whole(Vec::new()),
             Err(problem) => return Err(problem.to_string()),
         };
@@ -235,7 +233,7 @@ impl Node {
     }
 }
 
-/// One request after the other, on one thread: nobody waits.
+/// A host that runs one request after the other on one thread, so that none waits.
 pub struct OneByOne;
 
 impl Host for OneByOne {

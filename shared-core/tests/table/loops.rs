@@ -1,6 +1,5 @@
-//! A host of several event loops: each on a thread, with requests of its own,
-//! while coders, nodes and an owner run on others. Nobody has a clock: who waits
-//! does so until it is woken.
+//! A host of several event loops: each has a thread and requests of its own, while encoders,
+//! nodes and an owner run on other threads. No timer runs: a follower waits until it is woken.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,15 +15,15 @@ use sszip_core::exchange::drive::Job;
 use super::host::{Answer, AtNode, Host, Next, Node, Request, Task};
 use super::owner::Running;
 
-/// Far longer than anything takes here: whoever waits so long is forgotten.
-const FOR_EVER: Duration = Duration::from_secs(30);
+/// Longer than any request takes here: a request that waits so long was never woken.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What happens on an event loop.
+/// An event of an event loop.
 enum Event {
     Asks(usize, Box<Request>, Sender<Result<Answer>>),
-    /// The client has gone.
+    /// The client has left.
     Leaves(usize),
     Woken(usize),
     Ran(usize, Job),
@@ -32,10 +31,10 @@ enum Event {
     End,
 }
 
-/// What takes long, on a thread of its own.
+/// Work that takes long, on a thread of its own.
 enum Long {
     Code(Sender<Event>, usize, Job),
-    /// What is to be stored, and then the client gets its answer.
+    /// Stores a fill, and then sends the response to the client.
     Store(Job, u64, Sender<Result<Answer>>, Answer),
     Ask(Sender<Event>, usize, Vec<u8>, AtNode),
 }
@@ -45,11 +44,11 @@ struct Waker(Sender<Event>);
 
 impl Wake for Waker {
     fn wake(&self, id: usize) {
-        // after its end nobody is woken
+        // after the end of its loop no request is woken
         let _ = self.0.send(Event::Woken(id));
     }
 
-    /// It knows who has gone.
+    /// The event loop itself knows which clients have left.
     fn forget(&self, _id: usize) {}
 }
 
@@ -59,15 +58,15 @@ pub struct Loops {
     events: Vec<Sender<Event>>,
     longs: Option<Vec<Sender<Long>>>,
     threads: Vec<JoinHandle<()>>,
-    /// No name is given twice.
+    /// Number of the next task; each is used once.
     names: AtomicUsize,
 }
 
-/// What a host has.
+/// The equipment of a host.
 #[derive(Clone, Copy)]
 pub struct Has {
     pub event_loops: usize,
-    /// Of its own, in bytes.
+    /// Capacity of the hot tier in bytes, if it has one.
     pub memory: Option<u64>,
     pub owner: bool,
 }
@@ -111,7 +110,7 @@ impl Loops {
         }
     }
 
-    /// Asks on one of the event loops, each in its turn.
+    /// Starts a request on one of the event loops, in turn.
     pub fn begin(&self, request: Request) -> Pending<'_> {
         let name = self.names.fetch_add(1, Ordering::Relaxed);
         let event_loop = &self.events[name % self.events.len()];
@@ -126,7 +125,7 @@ impl Loops {
     }
 }
 
-/// A client that waits.
+/// A client that waits for its response.
 pub struct Pending<'a> {
     name: usize,
     event_loop: &'a Sender<Event>,
@@ -135,7 +134,7 @@ pub struct Pending<'a> {
 
 impl Pending<'_> {
     pub fn answer(self) -> Result<Answer> {
-        match self.answer.recv_timeout(FOR_EVER) {
+        match self.answer.recv_timeout(WAKE_TIMEOUT) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err("nobody woke it".into()),
             Err(RecvTimeoutError::Disconnected) => Err("its event loop has ended".into()),
@@ -156,7 +155,7 @@ impl Host for Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         for events in &self.events {
-            // it may have ended by a panic, which `join` tells of
+            // a loop may have ended by a panic, which `join` reports
             let _ = events.send(Event::End);
         }
         self.longs.take();
@@ -167,7 +166,7 @@ impl Drop for Loops {
     }
 }
 
-/// An event loop.
+/// State of one event loop.
 struct Here {
     event_loop: EventLoop,
     events: Sender<Event>,
@@ -185,7 +184,7 @@ impl Here {
                         self.tasks.insert(name, (task, reply));
                         self.look_up(name);
                     }
-                    Err(problem) => tell(&reply, Err(problem)),
+                    Err(problem) => reply_to(&reply, Err(problem)),
                 },
                 Event::Leaves(name) => drop(self.tasks.remove(&name)),
                 Event::Woken(name) => self.look_up(name),
@@ -205,7 +204,7 @@ impl Here {
         &self.longs[(name + self.number) % self.longs.len()]
     }
 
-    /// It goes on, unless it has gone.
+    /// Continues a task, unless its client has left.
     fn go_on(&mut self, name: usize, how: impl FnOnce(&mut Task) -> Result<Next>) {
         let Some((task, reply)) = self.tasks.get_mut(&name) else {
             return;
@@ -215,12 +214,12 @@ impl Here {
             Ok(Next::Run(job)) => Long::Code(self.events.clone(), name, job),
             Ok(Next::Ask(body)) => Long::Ask(self.events.clone(), name, body, task.at_node()),
             Ok(Next::End(answer)) => {
-                tell(reply, Ok(answer));
+                reply_to(reply, Ok(answer));
                 self.tasks.remove(&name);
                 return;
             }
             Err(problem) => {
-                tell(reply, Err(problem));
+                reply_to(reply, Err(problem));
                 self.tasks.remove(&name);
                 return;
             }
@@ -241,21 +240,21 @@ impl Here {
                 let store = Long::Store(job, task.now(), reply, answer);
                 self.long(name).send(store).unwrap();
             }
-            Ok((answer, None)) => tell(&reply, Ok(answer)),
-            Err(problem) => tell(&reply, Err(problem)),
+            Ok((answer, None)) => reply_to(&reply, Ok(answer)),
+            Err(problem) => reply_to(&reply, Err(problem)),
         }
     }
 }
 
-/// Whoever asked may have gone.
-fn tell(reply: &Sender<Result<Answer>>, answer: Result<Answer>) {
+/// Sends the response to the client, if it has not left.
+fn reply_to(reply: &Sender<Result<Answer>>, answer: Result<Answer>) {
     let _ = reply.send(answer);
 }
 
-/// Coders, and nodes.
+/// Runs encoders and nodes.
 fn work(longs: &Receiver<Long>) {
     for long in longs {
-        // an event loop that has ended waits for nothing
+        // an event loop that has ended receives no event
         let _ = match long {
             Long::Code(events, name, mut job) => {
                 job.run();
@@ -264,7 +263,7 @@ fn work(longs: &Receiver<Long>) {
             Long::Store(mut job, now, reply, answer) => {
                 job.run();
                 job.store(now);
-                tell(&reply, Ok(answer));
+                reply_to(&reply, Ok(answer));
                 Ok(())
             }
             Long::Ask(events, name, body, at_node) => {

@@ -1,7 +1,6 @@
-//! The parity table (`tests/cases`) on the core, by hosts in memory that do what
-//! the theory of operation says and nothing else: one request after the other,
-//! on several event loops of one process, and where there is neither memory nor
-//! a clock.
+//! The parity table (`tests/cases`) on the core, run by hosts in memory that do what the theory
+//! of operation specifies and nothing else: one request after the other, on several event loops
+//! of one process, and in a sandbox without a hot tier and without timers.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -27,13 +26,13 @@ use called::Called;
 use host::OneByOne;
 use loops::{Has, Loops};
 
-fn assert_none(failures: &[String]) {
+fn assert_no_failures(failures: &[String]) {
     let many = failures.len();
     assert!(many == 0, "{many} failures:\n{}", failures.join("\n"));
 }
 
 #[test]
-fn every_case_holds_in_every_split() {
+fn case_holds_for_each_split_of_its_body() {
     let cases = cases::load();
     let is_whole = std::env::var_os("SSZIP_ROW").is_none();
     assert!(
@@ -49,11 +48,11 @@ fn every_case_holds_in_every_split() {
             }
         }
     }
-    assert_none(&failures);
+    assert_no_failures(&failures);
 }
 
 #[test]
-fn every_sequence_holds_in_every_split() {
+fn sequence_holds_for_each_split_of_its_bodies() {
     let mut failures = Vec::new();
     for sequence in &sequences::load() {
         for split in sequences::SPLITS {
@@ -64,33 +63,33 @@ fn every_sequence_holds_in_every_split() {
             }
         }
     }
-    assert_none(&failures);
+    assert_no_failures(&failures);
 }
 
 #[test]
-fn the_table_holds_on_several_event_loops() {
+fn table_holds_on_several_event_loops() {
     let host = Loops::new(Has {
         event_loops: 4,
         memory: Some(256 << 20),
         owner: true,
     });
-    assert_none(&all_at_once(&host, &[]));
+    assert_no_failures(&run_concurrently(&host, &[]));
 }
 
-/// What a sandbox of a proxy has: its owner, and nothing else.
+/// The host has an owner, but no hot tier and no timers, like a sandbox.
 #[test]
-fn the_table_holds_without_memory_and_without_timers() {
+fn table_holds_without_a_hot_tier_and_without_timers() {
     let host = Loops::new(Has {
         event_loops: 1,
         memory: None,
         owner: true,
     });
-    assert_none(&all_at_once(&host, &IN_MEMORY));
+    assert_no_failures(&run_concurrently(&host, &IN_MEMORY));
 }
 
-/// And one that asks its owner by calls.
+/// The host queries its owner by callouts.
 #[test]
-fn the_table_holds_where_the_owner_is_asked_by_calls() {
+fn table_holds_when_the_owner_is_queried_by_callouts() {
     let mut failures = Vec::new();
     for case in &cases::load() {
         for split in cases::SPLITS {
@@ -113,12 +112,12 @@ fn the_table_holds_where_the_owner_is_asked_by_calls() {
             }
         }
     }
-    assert_none(&failures);
+    assert_no_failures(&failures);
 }
 
-/// Sequences of what only memory keeps: what has expired, which validator its
-/// node had, and of after which change an answer is; and of what is looked for in
-/// memory only, as a part of an answer is.
+/// Sequences about properties that only memory keeps: expired entries, validators of the node,
+/// and the change that precedes an entry; and sequences about entries that are looked up in
+/// memory only, as ranges are.
 const IN_MEMORY: [&str; 10] = [
     "cache: a GET that is stale is revalidated",
     "cache: an expired answer stands in for an error that use_stale names",
@@ -132,16 +131,16 @@ const IN_MEMORY: [&str; 10] = [
     "ssz: the head of what is stored",
 ];
 
-/// The whole table, with many clients; what does not hold, and what does though
-/// it is one of `without`.
-fn all_at_once(host: &Loops, without: &[&str]) -> Vec<String> {
+/// Runs the whole table with concurrent clients, and returns the rows that fail, and those of
+/// `without` that hold.
+fn run_concurrently(host: &Loops, without: &[&str]) -> Vec<String> {
     let (cases, sequences) = (cases::load(), sequences::load());
     type Work<'a> = Box<dyn Fn(usize) -> Result<(), String> + Send + Sync + 'a>;
     let mut work: Vec<(String, bool, Work<'_>)> = Vec::new();
     for case in &cases {
         for split in cases::SPLITS {
             let run = move |_| {
-                // others would take of the memory that the case is about
+                // other clients would take a part of the memory that the case is about
                 let own = case.config.contains_key("memory");
                 let process = if own {
                     Process::default()
@@ -158,7 +157,7 @@ fn all_at_once(host: &Loops, without: &[&str]) -> Vec<String> {
         for split in sequences::SPLITS {
             let run = move |number: usize| {
                 let place = number.to_string();
-                // a wrong chain takes from memory what others have there
+                // a wrong chain removes entries of other clients from memory
                 let process = if sequence.name.starts_with("wrong chain:") {
                     let process = Process::default();
                     process.shared.start(16 << 20, 16 << 20, 1);

@@ -1,5 +1,4 @@
-//! An owner in the same process, on a thread of its own: it answers whenever it
-//! comes to it, on that thread.
+//! An owner in the same process that replies on a thread of its own, after any delay.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +20,7 @@ use sszip_core::cache::{Key, Namespace};
 #[derive(Debug)]
 pub struct Owned {
     questions: Mutex<Option<Sender<Question>>>,
-    /// What look-ups of several have found.
+    /// Entries that look-ups of several keys have found.
     found: Mutex<HashMap<Waiter, (u64, Entries)>>,
     generation: AtomicU64,
     chains: Chains,
@@ -34,11 +33,11 @@ enum Question {
     One(Key, Token, bool, u64),
     Several(Vec<Key>, Waiter, u64),
     Store(Key, Arc<Entry>, u64),
-    /// Whoever asked for it is told when it holds.
+    /// The sender receives a message when the purge is in effect.
     Purge(Sender<()>),
 }
 
-/// It ends when it is dropped.
+/// The owner's thread, which ends when this is dropped.
 pub struct Running {
     pub owned: Arc<Owned>,
     thread: Option<JoinHandle<()>>,
@@ -72,7 +71,7 @@ impl Drop for Running {
     }
 }
 
-/// An entry as it is kept: bytes, when it expires, and of after which purge it is.
+/// A stored entry: its bytes, its expiry time and the time of its storage.
 struct Kept {
     bytes: Vec<u8>,
     expires_at: u64,
@@ -97,7 +96,7 @@ impl Owned {
         }
     }
 
-    /// Removes everything, and returns when that holds.
+    /// Removes all entries, and returns when the purge is in effect.
     pub fn purge(&self) {
         let (done, holds) = channel();
         self.put(Question::Purge(done)).unwrap();
@@ -197,11 +196,11 @@ impl Owner for Owned {
     }
 
     fn store(&self, key: Key, entry: Arc<Entry>, about: About, _: Option<IfFinal>) {
-        // after its end nothing is kept
+        // after the end of the thread nothing is stored
         let _ = self.put(Question::Store(key, entry, about.generation));
     }
 
-    /// There are no other processes.
+    /// There are no other processes to return a lease to.
     fn give_back(&self, _key: Key) {}
 
     fn may_send(&self, _monotonic: u64) -> bool {
@@ -216,7 +215,7 @@ impl Owner for Owned {
         &self.chains
     }
 
-    /// No client asks for one.
+    /// No client sends a purge request.
     fn ask_to_purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<Said> {
         None
     }

@@ -1,5 +1,4 @@
-//! Sequences of the parity table: several requests to one place, one after the
-//! other, in an empty cache.
+//! Sequences of the parity table: consecutive requests to one route, with an empty cache.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -99,10 +98,10 @@ fn root() -> String {
     "/".into()
 }
 
-/// Node's bodies in pieces of so many bytes.
+/// Lengths of the pieces of the node's bodies in bytes.
 pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
 
-/// Those for every host.
+/// Loads the sequences that apply to the core.
 pub fn load() -> Vec<Sequence> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut sequences = Vec::new();
@@ -143,7 +142,7 @@ fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<Config> 
     Arc::new(directives.resolve(process))
 }
 
-/// Whether a sequence holds on a host, at a place of `process` of its own.
+/// Runs a sequence on a host, with a route of its own in `process`.
 pub fn run(
     sequence: &Sequence,
     split: usize,
@@ -205,7 +204,7 @@ fn check(step: &Step, answer: &Answer) -> Result<(), String> {
     }
     check_fields("answer", &answer.fields, &expect.headers, &expect.absent)?;
     if let Some(cache) = &expect.cache {
-        same("cache", said_of_cache(&answer.fields), &**cache)?;
+        same("cache", cache_status_word(&answer.fields), &**cache)?;
     }
     let coding = joined(&answer.fields, "Content-Encoding");
     same("coding", coding.as_deref(), expect.coding.as_deref())?;
@@ -229,8 +228,8 @@ fn check(step: &Step, answer: &Answer) -> Result<(), String> {
     )
 }
 
-/// RFC 9211, as one word.
-fn said_of_cache(fields: &Fields) -> &'static str {
+/// Returns the result in `Cache-Status` (RFC 9211) as one word.
+fn cache_status_word(fields: &Fields) -> &'static str {
     let said = joined(fields, "Cache-Status").unwrap_or_default();
     let words = [
         ("fwd=miss", "miss"),
@@ -278,7 +277,7 @@ fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
     }
 }
 
-/// What the node says.
+/// Returns the node's response.
 fn node_of(node: &Node, split: usize) -> host::Node {
     let mut sent = expanded(&node.body).into_bytes();
     let chunked = node.framing.as_deref() == Some("chunked");
@@ -309,7 +308,7 @@ fn node_of(node: &Node, split: usize) -> host::Node {
     }
 }
 
-/// `@a:LENGTH@` is so many letters, or whatever stands for the `a`.
+/// Expands each `@a:LENGTH@` to LENGTH repetitions of the text before the colon.
 fn expanded(text: &str) -> String {
     let mut parts = text.split('@');
     let mut all = parts.next().unwrap_or_default().to_string();
