@@ -1,12 +1,13 @@
-//! Hits, so many times, to be counted: what an operator's own methods, rules, limits and
-//! bounds take of one.
+//! Repeated hits, for an instruction count: the cost of an operator's methods, rules, limits and
+//! response limits per hit.
 //!
-//!     valgrind --tool=callgrind target/release/examples/hits SETTINGS CALLS TIMES
+//! valgrind --tool=callgrind target/release/examples/hits SETTINGS CALLS TIMES
 //!
-//! SETTINGS is one of those below. CALLS is 1, for a call alone, or how many calls a batch
-//! has. What one hit takes is the difference of two runs by that of their TIMES.
+//! SETTINGS is a name of the list below. CALLS is 1 for a single call, or the number of calls in
+//! a batch. The cost of one hit is the difference between two runs divided by the difference of
+//! their TIMES.
 
-#![allow(clippy::unwrap_used)] // one that fails says so
+#![allow(clippy::unwrap_used)] // a failure ends the program
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
 use sszip_core::exchange::{Asked, HeadAction, RequestHead, ResponseHead};
 
-/// What an operator has said beside `cache on`, one after another with `;` between them.
+/// Settings of an operator in addition to `cache on`, separated by `;`.
 const SETTINGS: &[(&str, &str)] = &[
     ("none", ""),
-    // of another method, and of the one that is asked for
+    // a row for another method, and one for the requested method
     ("row", "cache_method acme_getTrade block=p[1]"),
     ("own-row", "cache_method eth_getBlockByHash class=immutable"),
     ("rule", "method deny debug_*"),
@@ -31,7 +32,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("verify", "verify 0.0001%"),
 ];
 
-/// Twenty rows of methods of an operator's.
+/// Number of method rows of the setting `rows`.
 const ROWS: usize = 20;
 
 fn main() {
@@ -112,7 +113,7 @@ fn asked(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
     (driver, step)
 }
 
-/// Each of them by itself.
+/// Stores a response to each call.
 fn store(config: &Arc<Config>, calls: usize) {
     for n in 1..=calls {
         let (mut driver, step) = asked(config, call(n).as_bytes());

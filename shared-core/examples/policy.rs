@@ -1,5 +1,5 @@
-//! A batch of 100 calls is judged by 20 rules, so many times: to be counted.
-//! `valgrind --tool=callgrind target/release/examples/policy TIMES`
+//! Evaluates a batch of 100 calls by 20 rules, repeatedly, for an instruction count. `valgrind
+//! --tool=callgrind target/release/examples/policy TIMES`
 
 use std::hint::black_box;
 

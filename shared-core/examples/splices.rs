@@ -1,10 +1,10 @@
-//! Writes spliced gzip members, and what they must decode to, into a
-//! directory: `NAME.gz` and `NAME.plain`, for other people's decoders.
+//! Writes spliced gzip members and their expected content into a directory, as `NAME.gz` and
+//! `NAME.plain`, for other decoders.
 //!
 //! `cargo run -p sszip-core --example splices -- DIRECTORY [RESULT]...`
 //!
-//! Each `RESULT` is a file that becomes the result of an answer, beside those
-//! of the sizes below. tests/e2e/test_splice.py runs it.
+//! Each `RESULT` is a file that becomes the result of a response, in addition to results of the
+//! sizes below. tests/e2e/test_splice.py runs it.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const SIZES: [usize; 9] = [
     0, 1, 100, 2_000, 32_768, 65_536, 300_000, 3_000_000, 20_000_000,
 ];
 
-/// Names of kinds of id, and one of each.
+/// Ids of each kind, with a name.
 fn ids() -> Vec<(&'static str, String)> {
     let ids = [
         ("number", "1"),
@@ -37,7 +37,7 @@ fn ids() -> Vec<(&'static str, String)> {
     ids.chain([long]).collect()
 }
 
-/// igzip's, libdeflate's with a walk, libdeflate's best.
+/// Levels of igzip, of libdeflate with a copy of its stream, and libdeflate's highest.
 const LEVELS: [u8; 3] = [1, 6, 12];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ids().split_off(10)
         };
         for level in LEVELS {
-            // minutes, at this level
+            // this level takes minutes
             if level > 9 && result.len() > 1 << 20 {
                 continue;
             }
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    // the smallest last: a batch of these alone is not coded
+    // the smallest last: a batch of these alone is not compressed
     batch.reverse();
     let ids: Vec<String> = (0..batch.len()).map(|n| format!("\"{n}\"")).collect();
     let elements: Vec<Element> = batch
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Something like JSON, of that length.
+/// Text like JSON, of `length` bytes.
 fn json(length: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(length + 64);
     for n in 0u64.. {
@@ -158,7 +158,7 @@ fn answer(entry: &Entry, result: &[u8], id: &str) -> Vec<u8> {
     .concat()
 }
 
-/// A body that was not made smaller is no member, and of no interest here.
+/// Writes a body and its content, if the body was compressed.
 fn write(directory: &Path, name: &str, body: &Body, plain: &[u8]) -> std::io::Result<()> {
     if body.is_gzip() {
         std::fs::write(directory.join(format!("{name}.gz")), body.to_vec())?;

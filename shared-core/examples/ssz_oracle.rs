@@ -1,17 +1,15 @@
-//! Answers what tests/ssz asks of the walkers, until its input ends.
+//! Executes the requests of tests/ssz to the walkers, until its input ends.
 //!
-//! A question is a line of JSON, followed by the bytes that it is about; so is
-//! an answer:
+//! A request is a line of JSON, followed by the bytes to convert; so is a response:
 //!
 //! ```text
 //! {"op": "check", "fork": "deneb", "preset": "minimal", "type": "Fork", "length": 16}
 //! {"ok": true, "length": 0}
 //! ```
 //!
-//! In place of `fork` and `preset` there may be a `table`. `op` is `check`,
-//! `root`, `to_json` and `to_ssz`, as many bytes at a time as `piece` says, or
-//! `describe`: each name of the schema, and what it is made of.
-//! `{"error": "...", "at": 4}` is an answer, too.
+//! A `table` may replace `fork` and `preset`. `op` is `check`, `root`, `to_json` or `to_ssz`,
+//! with `piece` bytes at a time, or `describe`: each name of the schema with its type.
+//! `{"error": "...", "at": 4}` is a response, too.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -36,7 +34,7 @@ struct Question {
     piece: usize,
 }
 
-/// Bytes, or why there are none.
+/// Bytes, or the error of the walker.
 type Answer = Result<Vec<u8>, ssz::Error>;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,6 @@
-//! `docs/methods.md` is what the method table says, and
-//! `configs/envoy/sszip.schema.json`, and the head of each section of `docs/directives.md`,
-//! what settings are read with.
+//! Generated documents: `docs/methods.md` equals the method table, and
+//! `configs/envoy/sszip.schema.json` and the head of each section of `docs/directives.md` equal
+//! the setting tables.
 //!
 //! After a change of these: `SSZIP_WRITE_DOCS=1 cargo test --test docs`.
 
@@ -92,7 +92,7 @@ method of which there is only that is a tip.
 
 ";
 
-/// Milliseconds in the largest unit that takes them whole.
+/// Formats milliseconds in the largest unit without a fraction.
 fn time(milliseconds: u64) -> String {
     let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let (unit, name) = units
@@ -197,7 +197,7 @@ fn page() -> String {
     page
 }
 
-/// Whether the file is that; it is written first where that is asked for.
+/// Whether the file has this text; with `SSZIP_WRITE_DOCS` it is written first.
 fn is_current(name: &str, text: &str) -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     if std::env::var_os("SSZIP_WRITE_DOCS").is_some() {
@@ -207,15 +207,15 @@ fn is_current(name: &str, text: &str) -> bool {
 }
 
 #[test]
-fn the_checked_in_table_is_current() {
+fn committed_method_table_equals_the_generated_page() {
     assert!(
         is_current("docs/methods.md", &page()),
         "docs/methods.md is not what the method table says: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }
 
-/// The page with the head of each section as the settings have it. What is said below a head
-/// is written by hand.
+/// Returns the page with the head of each section as the settings define it. The text below a
+/// head is written by hand.
 fn with_heads(mut text: String) -> String {
     for (directive, head) in page::heads() {
         let above = format!("\n### {directive}\n\n```\n");
@@ -229,7 +229,7 @@ fn with_heads(mut text: String) -> String {
 }
 
 #[test]
-fn the_heads_of_the_directives_are_current() {
+fn heads_of_the_directives_equal_the_settings() {
     let name = "docs/directives.md";
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     let text = with_heads(fs::read_to_string(page).unwrap());
@@ -240,7 +240,7 @@ fn the_heads_of_the_directives_are_current() {
 }
 
 #[test]
-fn the_checked_in_schema_is_current() {
+fn committed_schema_equals_the_generated_schema() {
     let name = "configs/envoy/sszip.schema.json";
     assert!(
         is_current(name, &format!("{:#}\n", schema())),

@@ -1,15 +1,14 @@
-//! Codecs alone, on whole bodies: what bounds any proxy module around them.
+//! Benchmark of codec libraries on whole bodies: the upper bound for any proxy module around
+//! them.
 //!
-//! `cargo bench -p sszip-core --bench codecs -- [--json FILE] [--rounds N]
-//! [--ms N] [DIR]` measures the CPU time of one thread over every file in
-//! `DIR`. Engines take turns on each body, so that a slow moment of the
-//! machine touches all alike, and the median over rounds counts. Wall time is
-//! not looked at: another tenant would be in it. Without `DIR` one made-up
-//! body checks that every engine still round-trips, which is what
-//! `cargo test --benches` wants to know.
+//! `cargo bench -p sszip-core --bench codecs -- [--json FILE] [--rounds N] [--ms N] [DIR]`
+//! measures the CPU time of one thread over each file in `DIR`. Engines take turns on each body,
+//! so that a slow moment of the machine affects all alike, and the result is the median over
+//! rounds. Wall time is not measured: it would include other tenants. Without `DIR` one synthetic
+//! body checks that each engine still round-trips, for `cargo test --benches`.
 //!
-//! This is no criterion bench because criterion finishes one benchmark before
-//! it starts the next and measures wall time.
+//! This is not a criterion benchmark, because criterion finishes one benchmark before it starts
+//! the next, and measures wall time.
 #![allow(unsafe_code)]
 
 mod engines;
@@ -41,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = parse(std::env::args().skip(1))?;
     let bodies = match &options.folder {
         Some(folder) => read_bodies(folder)?,
-        None => vec![made_up_body()],
+        None => vec![synthetic_body()],
     };
     let (mut engines, absent) = engines::all();
     let table = run(&mut engines, &bodies, &options)?;
@@ -63,7 +62,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
-            // Cargo's own, in `cargo bench` and `cargo test`.
+            // arguments of Cargo, in `cargo bench` and `cargo test`
             "--bench" | "--test" => {}
             "--json" => options.json = Some(value()?.into()),
             "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
@@ -88,7 +87,7 @@ fn read_bodies(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
     Ok(bodies)
 }
 
-fn made_up_body() -> Body {
+fn synthetic_body() -> Body {
     let mut content = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[".to_vec();
     for n in 0u64..1000 {
         let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -129,7 +128,7 @@ fn run(
     Ok(table)
 }
 
-/// Compresses once, decodes, compares: a wrong engine is not worth timing.
+/// Compresses once, decompresses and compares: an incorrect engine is not measured.
 fn round_trip(
     engine: &mut dyn Engine,
     body: &Body,
@@ -149,7 +148,7 @@ fn round_trip(
     }
 }
 
-/// CPU time of one compression: as many as fit into the slice, divided.
+/// CPU time of one compression in nanoseconds: as many as fit into the slice, divided.
 fn time(engine: &mut dyn Engine, body: &[u8], out: &mut [u8], slice_ns: u64) -> u64 {
     let start = thread_ns();
     let mut runs = 0;

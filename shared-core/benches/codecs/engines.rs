@@ -1,10 +1,10 @@
-//! The engine table: the core's own one-shot gzip, the libdeflate it bundles,
-//! and the rivals.
+//! Engines of the comparison: the core's own one-shot gzip, the libdeflate that it bundles, and
+//! other libraries.
 //!
-//! zlib, ISA-L's igzip and zstd are the system's shared libraries, opened at
-//! run time: that is the zlib nginx's gzip uses, and a machine without one of
-//! them still measures the rest. Each engine keeps its state from body to
-//! body, which favours zlib: nginx sets up a new stream for every response.
+//! zlib, ISA-L's igzip and zstd are the system's shared libraries, loaded at run time: nginx's
+//! gzip uses that zlib, and a machine without one of them still measures the rest. Each engine
+//! keeps its state from body to body, which favours zlib: nginx sets up a new stream for each
+//! response.
 
 use libdeflate_sys as ld;
 use libloading::{Library, Symbol};
@@ -23,19 +23,19 @@ pub trait Engine {
     fn version(&self) -> String;
     /// Writes one complete member or frame; `None` when it did not fit.
     fn compress(&mut self, body: &[u8], out: &mut [u8]) -> Option<usize>;
-    /// The inverse, for the check; gzip unless the engine says otherwise.
+    /// Decompresses the output, for the check; gzip unless the engine overrides it.
     fn decompress(&mut self, data: &[u8], size: usize) -> Option<Vec<u8>> {
         gunzip(data, size)
     }
 }
 
-/// A rival that could not be loaded.
+/// A library that could not be loaded.
 pub struct Absent {
     pub engine: &'static str,
     pub why: String,
 }
 
-/// Every engine and level of the comparison, and what is missing from it.
+/// Returns each engine and level of the comparison, and the engines that are absent.
 pub fn all() -> (Vec<Box<dyn Engine>>, Vec<Absent>) {
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let mut absent = Vec::new();
@@ -91,8 +91,8 @@ fn gunzip(data: &[u8], size: usize) -> Option<Vec<u8>> {
     (result == ld::libdeflate_result_LIBDEFLATE_SUCCESS && actual == size).then_some(out)
 }
 
-/// What hosts call: pooled compressor, output allocated and trimmed. Its
-/// distance from bare libdeflate is the price of that.
+/// The function that hosts call: it pools compressors, and allocates and trims the output. The
+/// difference to bare libdeflate is the cost of that.
 struct Core {
     level: u8,
 }

@@ -1,11 +1,11 @@
-//! The scanner in GB/s, and reading a request and making its key in ns.
+//! Benchmark of the scanner in GB/s, and of parsing a request and computing its key in
+//! nanoseconds.
 //!
-//! `cargo bench -p sszip-core --bench jsonrpc -- [--json FILE] [--rounds N]
-//! [--ms N] [DIR]` measures the CPU time of one thread over the answers in
-//! the largest recordings below `DIR` (arrays of `{request, response}`, as in
-//! `../shared/corpus/execution`), a batch of 1 MB and usual requests, and the
-//! median over rounds counts. Without `DIR` made-up bodies take the place of
-//! recorded ones.
+//! `cargo bench -p sszip-core --bench jsonrpc -- [--json FILE] [--rounds N] [--ms N] [DIR]`
+//! measures the CPU time of one thread over the responses in the largest recordings below `DIR`
+//! (arrays of `{request, response}`, as in `../shared/corpus/execution`), a batch of 1 MB and
+//! common requests. The result is the median over rounds. Without `DIR` synthetic bodies replace
+//! the recorded ones.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sszip_core::jsonrpc::request::{self, Request};
 use sszip_core::jsonrpc::{block, key, methods, response, scan};
 
-/// How many recordings are measured, the largest first.
+/// Number of recordings that are measured, the largest first.
 const BODIES: usize = 12;
 
 struct Options {
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = parse(std::env::args().skip(1))?;
     let answers = match &options.folder {
         Some(folder) => recorded(folder)?,
-        None => vec![("made up".into(), made_up_answer())],
+        None => vec![("made up".into(), synthetic_response())],
     };
     let mut rows = Vec::new();
     for (name, body) in &answers {
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     report(&options, &rows)
 }
 
-/// All that stands between a request and a look-up.
+/// Computes all that a look-up needs from a request.
 fn look_up(body: &[u8]) -> Option<(block::BlockReference, key::Key)> {
     let Ok(Request::Single(call)) = request::parse(body, 1) else {
         return None;
@@ -104,8 +104,8 @@ impl Options {
     }
 }
 
-/// CPU time of one run: as many as fit into the slice, divided. The clock is
-/// asked after every 64 KB, since it takes longer than a request does.
+/// CPU time of one run in nanoseconds: as many as fit into the slice, divided. The clock is read
+/// after each 64 KB, because reading it takes longer than a request.
 fn time(body: &[u8], slice_ns: u64, run: impl Fn(&[u8])) -> u64 {
     let each = (64 << 10) / body.len().max(1) + 1;
     let start = thread_ns();
@@ -137,7 +137,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
-            // Cargo's own, in `cargo bench` and `cargo test`.
+            // arguments of Cargo, in `cargo bench` and `cargo test`
             "--bench" | "--test" => {}
             "--json" => options.json = Some(value()?.into()),
             "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
@@ -155,7 +155,7 @@ struct Exchange<'a> {
     response: &'a RawValue,
 }
 
-/// The first answer of each of the largest files, without the white space that
+/// Returns the first response of each of the largest files, without the white space that
 /// recordings have and nodes do not send.
 fn recorded(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
     let mut bodies = Vec::new();
@@ -189,7 +189,7 @@ fn compact(text: &str) -> Vec<u8> {
     compact
 }
 
-fn made_up_answer() -> Vec<u8> {
+fn synthetic_response() -> Vec<u8> {
     let mut body = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[".to_vec();
     for n in 0u64..2000 {
         let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -221,7 +221,7 @@ fn requests() -> [(&'static str, &'static str); 4] {
     ]
 }
 
-/// The usual requests, over and over, up to 1 MB.
+/// A batch of the common requests, repeated up to 1 MB.
 fn batch() -> Vec<u8> {
     let mut body = b"[".to_vec();
     for (_, request) in requests().iter().cycle() {

@@ -1,11 +1,10 @@
-//! What a cache costs: coding once so that it can be spliced, splicing on
-//! every hit, decoding for clients that want identity.
+//! Benchmark of a cache's compression: compressing once for splices, splicing on each hit, and
+//! decompressing for clients that accept only identity.
 //!
-//! `cargo bench -p sszip-core --bench splice -- [--json FILE] [--rounds N]
-//! [--ms N] [DIR]` measures the CPU time of one thread. Coders run over the
-//! bodies in `DIR`, or over made-up ones of 2, 30 and 300 KB, and take turns
-//! on each, as in the bench `codecs`, whose engines are the rivals; the median
-//! over rounds counts.
+//! `cargo bench -p sszip-core --bench splice -- [--json FILE] [--rounds N] [--ms N] [DIR]`
+//! measures the CPU time of one thread. Encoders run over the bodies in `DIR`, or over synthetic
+//! ones of 2, 30 and 300 KB, and take turns on each, as in the benchmark `codecs`, whose engines
+//! are compared. The result is the median over rounds.
 #![allow(unsafe_code)]
 
 #[path = "../codecs/engines.rs"]
@@ -41,7 +40,7 @@ struct Measured {
     ns: u64,
 }
 
-/// A thing to measure; it says how many bytes it made.
+/// A measured function, which returns the number of bytes of its output.
 struct Task<'a> {
     name: String,
     run: Box<dyn FnMut() -> Option<usize> + 'a>,
@@ -51,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = parse(std::env::args().skip(1))?;
     let bodies = match &options.folder {
         Some(folder) => read_bodies(folder)?,
-        None => [2_000, 30_000, 300_000].map(made_up_body).into(),
+        None => [2_000, 30_000, 300_000].map(synthetic_body).into(),
     };
     let mut rows = Vec::new();
     for body in &bodies {
@@ -86,7 +85,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
-            // Cargo's own, in `cargo bench` and `cargo test`.
+            // arguments of Cargo, in `cargo bench` and `cargo test`
             "--bench" | "--test" => {}
             "--json" => options.json = Some(value()?.into()),
             "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
@@ -111,7 +110,7 @@ fn read_bodies(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
     Ok(bodies)
 }
 
-fn made_up_body(length: usize) -> Body {
+fn synthetic_body(length: usize) -> Body {
     let mut content = b"[".to_vec();
     for n in 0u64.. {
         let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -127,7 +126,8 @@ fn made_up_body(length: usize) -> Body {
     }
 }
 
-/// Coding a body once: ours, what ours adds to libdeflate's time, and others.
+/// Tasks that compress a body once: by the core, by its reopening of libdeflate's streams, and by
+/// other libraries.
 fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     let mut tasks: Vec<Task> = Vec::new();
     for level in [1, 4, 6, 9, 12] {
@@ -154,7 +154,7 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         if engine.name() == "sszip-core" || !(1..=6).contains(&engine.level()) {
             continue;
         }
-        // a wrong engine is not worth timing
+        // an incorrect engine is not measured
         let written = engine.compress(body, &mut out);
         let decoded = written.and_then(|n| engine.decompress(&out[..n], body.len()));
         if decoded.as_deref() != Some(body) {
@@ -172,7 +172,7 @@ const BEFORE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 const BETWEEN: &[u8] = b",\"result\":";
 const AFTER: &[u8] = b"}";
 
-/// Sending it again and again.
+/// Tasks that send the compressed body repeatedly.
 fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     let coded = open(body, 1).ok_or("not coded")?;
     if coded.inflate().as_deref() != Some(body) {
@@ -246,7 +246,7 @@ fn parts<'a>(coded: &'a Open, id: &'a str) -> [Part<'a>; 5] {
     ]
 }
 
-/// Bytes made and median time of each.
+/// Returns the output length and the median time of each task.
 fn measure(mut tasks: Vec<Task>, options: &Options) -> Result<Vec<Measured>, Box<dyn Error>> {
     let mut times = vec![Vec::new(); tasks.len()];
     let mut bytes = Vec::new();
@@ -271,7 +271,7 @@ fn measure(mut tasks: Vec<Task>, options: &Options) -> Result<Vec<Measured>, Box
         .collect())
 }
 
-/// CPU time of one run: as many as fit into the slice, divided.
+/// CPU time of one run in nanoseconds: as many as fit into the slice, divided.
 fn time(run: &mut dyn FnMut() -> Option<usize>, slice_ns: u64) -> u64 {
     let start = thread_ns();
     let mut runs = 0;

@@ -1,12 +1,11 @@
-//! What the write-ahead log costs, and how the store does when it is full.
+//! Benchmark of the store: the cost of the write-ahead log, and the behaviour of a full store.
 //!
-//! `cargo bench -p sszip-core --features store --bench store -- [--json FILE]
-//! [--rounds N] [--mb N] [FOLDER]` stores `--mb` megabytes of values of 1, 30
-//! and 300 KB in new stores in `FOLDER` (a temporary one), with the log and
-//! without in turns, and says how many bytes were written: as RocksDB counts
-//! them, and as the kernel does for this process, on the way to the disk
-//! (nothing on a tmpfs). Medians over the rounds. Then a store is filled three
-//! times over: what it takes on disk, and how long look-ups are.
+//! `cargo bench -p sszip-core --features store --bench store -- [--json FILE] [--rounds N] [--mb
+//! N] [FOLDER]` stores `--mb` megabytes of values of 1, 30 and 300 KB in new stores in `FOLDER`
+//! (the folder for temporary files), with and without the log in turn. It prints the number of
+//! bytes written: as RocksDB counts them, and as the kernel counts them for this process on the
+//! way to the disk (none on a tmpfs). Results are medians over the rounds. Then a store is filled
+//! three times over, to measure its size on disk and the duration of look-ups.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -25,14 +24,14 @@ struct Options {
     folder: PathBuf,
 }
 
-/// One run of an A/B.
+/// Results of one run with or without the log.
 #[derive(Clone, Copy, Default)]
 struct Load {
-    /// By the log, flushes and compactions.
+    /// Bytes written by the log, flushes and compactions.
     written: u64,
-    /// `write_bytes` of proc(5).
+    /// Bytes of `write_bytes` in proc(5).
     kernel: u64,
-    /// Until all was flushed.
+    /// Time until all values were flushed.
     elapsed: Duration,
 }
 
@@ -44,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for length in [1_000, 30_000, 300_000] {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
-            // who begins matters to the disk's cache
+            // the first of the two finds another state of the disk's cache
             for log in [round % 2 == 0, round % 2 != 0] {
                 let load = load(&options, length, log)?;
                 if log { &mut with } else { &mut without }.push(load);
@@ -84,7 +83,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
-            // Cargo's own.
+            // arguments of Cargo
             "--bench" | "--test" => {}
             "--json" => options.json = Some(value()?.into()),
             "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
@@ -109,7 +108,7 @@ fn median(loads: &[Load]) -> Load {
     }
 }
 
-/// Fills a new store, and takes it away again.
+/// Fills a new store, and removes it.
 fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let config = Config {
@@ -139,7 +138,7 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
     })
 }
 
-/// A full store of `--mb` megabytes.
+/// Fills a store of `--mb` megabytes three times over, and measures look-ups.
 fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let max_size = (options.megabytes << 20).max(64 << 20);
@@ -158,7 +157,7 @@ fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
     let elapsed = start.elapsed();
     let (mut hits, mut misses) = (Vec::new(), Vec::new());
     for n in 0..20_000 {
-        // the newest eighth is there, what was never stored is not
+        // the newest eighth is found, values that were never stored are not
         let (wanted, times) = if n % 2 == 0 {
             (count - 1 - n * 7919 % (count / 24), &mut hits)
         } else {
@@ -202,7 +201,7 @@ fn key(n: u64) -> Key {
     *blake3::hash(&n.to_le_bytes()).as_bytes()
 }
 
-/// Values that can't be compressed, made beforehand.
+/// Incompressible values, made beforehand.
 struct Values {
     noise: Vec<u8>,
     length: usize,
@@ -243,7 +242,7 @@ fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
     Err("busy for twenty seconds".into())
 }
 
-/// What this process has sent towards the disk, in bytes.
+/// Bytes that this process has written towards the disk.
 fn kernel_writes() -> Result<u64, Box<dyn Error>> {
     let io = std::fs::read_to_string("/proc/self/io")?;
     let mut lines = io.lines();
@@ -251,7 +250,7 @@ fn kernel_writes() -> Result<u64, Box<dyn Error>> {
     Ok(line.ok_or("no write_bytes")?.parse()?)
 }
 
-/// Bytes of all files below `folder`; those that leave meanwhile count nothing.
+/// Bytes of all files below `folder`; files that are removed meanwhile do not count.
 fn used(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {

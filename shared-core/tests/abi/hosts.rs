@@ -154,7 +154,10 @@ fn lines_without_cache_status(head: &str) -> Vec<&str> {
 fn body_without_an_accepted_coding_passes_unchanged() {
     let answer = run(2000, 700, "br", "");
     assert_eq!(answer.mode, "accept-encoding");
-    assert_eq!(lines_without_cache_status(&answer.head), ["Vary: Accept-Encoding"]);
+    assert_eq!(
+        lines_without_cache_status(&answer.head),
+        ["Vary: Accept-Encoding"]
+    );
     assert!(answer.body == vec![b'a'; 2000]);
 }
 

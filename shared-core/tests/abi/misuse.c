@@ -1,4 +1,4 @@
-/* calls that no host should make */
+/* calls that an exchange does not permit */
 
 #include "host.h"
 
@@ -36,7 +36,7 @@ check_misuse(const sszip_config *config)
                                 &progress)
           == SSZIP_STATUS_MISUSE);
 
-    /* a struct of another size is of another version */
+    /* a struct of another size belongs to another version */
     memset(&request, 0, sizeof(request));
     check(sszip_exchange_request_head(exchange, &request)
           == SSZIP_STATUS_MISUSE);

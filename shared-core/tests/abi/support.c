@@ -1,4 +1,4 @@
-/* what all of them need */
+/* functions that all files of the C host use */
 
 #include "host.h"
 
@@ -36,7 +36,7 @@ variable(const char *name)
 }
 
 
-/* what it says; NULL: nothing is wanted */
+/* checks the value of a variable; NULL if it must be unset */
 
 void
 check_variable(sszip_exchange *exchange, const char *name, const char *wanted)

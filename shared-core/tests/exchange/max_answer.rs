@@ -205,7 +205,11 @@ proptest! {
 fn batch_that_cannot_be_buffered_or_read_has_an_error_per_call() {
     let calls = format!("[{},{}]", call(1, "eth_getLogs"), call(2, "eth_call"));
     let both = format!("[{},{}]", too_long(1), no_answer(2));
-    let long = format!("[{},{}]", response_of_length(1, 60), response_of_length(2, 5000));
+    let long = format!(
+        "[{},{}]",
+        response_of_length(1, 60),
+        response_of_length(2, 5000)
+    );
     let broken = format!("[{},", response_of_length(1, 2000));
     let single = response_of_length(1, 4000);
     for (lines, answers) in [
@@ -307,7 +311,10 @@ fn response_within_the_limit_is_stored() {
             assert_eq!(answer(&mut driver, &short, how).unwrap(), short);
             let (driver, step) = look_up(&config, &block(2), "");
             assert!(matches!(step, Step::Respond), "{accepts} {how:?}");
-            assert_eq!(String::from_utf8(sent(&driver)).unwrap(), response_of_length(2, 900));
+            assert_eq!(
+                String::from_utf8(sent(&driver)).unwrap(),
+                response_of_length(2, 900)
+            );
         }
     }
 }

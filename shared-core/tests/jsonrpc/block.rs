@@ -1,4 +1,4 @@
-//! Which block a call is about, method by method and trap by trap.
+//! Block references of calls, method by method and edge case by edge case.
 
 use sszip_core::jsonrpc::block::{in_result, reference, BlockReference, Bound, ResultBlock, Tag};
 use sszip_core::jsonrpc::methods::{method, Class};
@@ -23,9 +23,9 @@ fn tag(tag: Tag) -> BlockReference {
     BlockReference::Tag(tag)
 }
 
-/// Each method with params that name block 5 as the table says it is named.
+/// Each method, with params that name block 5 in the position of the table.
 #[test]
-fn the_table_finds_the_block_of_every_method() {
+fn block_of_each_method_is_found_by_the_table() {
     let five = [
         (
             "\"0x5\"",
@@ -88,7 +88,7 @@ fn the_table_finds_the_block_of_every_method() {
 }
 
 #[test]
-fn the_table_classes_what_has_no_block() {
+fn methods_without_a_block_have_their_class_in_the_table() {
     let rows = [
         (
             Class::Immutable,
@@ -123,21 +123,21 @@ fn the_table_classes_what_has_no_block() {
     }
 }
 
-/// Its second parameter is `fullTx`.
+/// The second parameter is `fullTx`.
 #[test]
-fn a_block_by_its_time_is_never_stored() {
+fn block_by_timestamp_is_never_stored() {
     let row = method(b"erigon_getBlockByTimestamp");
     assert_eq!(row.class, Class::Never);
     assert_eq!(of(row.name, "[\"1\",true]"), BlockReference::None);
 }
 
 #[test]
-fn block_reference_number_0() {
+fn block_zero_is_a_number() {
     assert_eq!(of("eth_getBlockByNumber", "[\"0x0\",true]"), Number(0));
 }
 
 #[test]
-fn block_reference_future_blocks_are_numbers_like_others() {
+fn future_block_is_a_number() {
     assert_eq!(of("eth_call", "[{},\"0xfffFFFF\"]"), Number(0xFFF_FFFF));
     assert_eq!(
         of("eth_call", "[{},\"0x7fffffffffffffff\"]"),
@@ -146,7 +146,7 @@ fn block_reference_future_blocks_are_numbers_like_others() {
 }
 
 #[test]
-fn block_reference_tags() {
+fn tags_are_read_as_block_references() {
     for (word, expected) in [
         ("latest", Tag::Latest),
         ("safe", Tag::Safe),
@@ -161,7 +161,7 @@ fn block_reference_tags() {
 }
 
 #[test]
-fn block_reference_what_nodes_read_in_different_ways_is_invalid() {
+fn ambiguous_block_reference_is_invalid() {
     for value in [
         "\"100\"",
         "100",
@@ -211,9 +211,9 @@ fn block_reference_what_nodes_read_in_different_ways_is_invalid() {
     }
 }
 
-/// A node that only takes numbers may read a hash as a long number.
+/// A node that accepts only numbers may read a hash as a long number.
 #[test]
-fn block_reference_a_hash_is_one_only_where_nodes_take_hashes() {
+fn hash_is_a_block_reference_only_where_nodes_accept_hashes() {
     assert_eq!(of("eth_call", &format!("[{{}},\"{HASH}\"]")), hash(false));
     assert_eq!(
         of("eth_getBlockReceipts", &format!("[\"{HASH}\"]")),
@@ -244,7 +244,7 @@ fn block_reference_a_hash_is_one_only_where_nodes_take_hashes() {
 }
 
 #[test]
-fn block_reference_eip_1898_objects() {
+fn eip_1898_objects_are_read_strictly() {
     let call = |object: &str| of("eth_getBalance", &format!("[\"0x\",{object}]"));
     let by_hash = |rest: &str| call(&format!("{{\"blockHash\":\"{HASH}\"{rest}}}"));
     assert_eq!(call(r#"{ "blockNumber" : "0x10" }"#), Number(16));
@@ -279,7 +279,7 @@ fn block_reference_eip_1898_objects() {
 }
 
 #[test]
-fn block_reference_params_that_are_no_array() {
+fn params_that_are_not_an_array_are_invalid() {
     for params in ["{}", "null", r#"{"block":"0x1"}"#] {
         for name in [
             "eth_call",
@@ -293,7 +293,7 @@ fn block_reference_params_that_are_no_array() {
 }
 
 #[test]
-fn block_reference_ranges() {
+fn range_of_a_filter_is_read_with_latest_as_default() {
     let logs = |filter: &str| of("eth_getLogs", &format!("[{filter}]"));
     let range = |from, to| Range { from, to };
     let (two, three) = (Bound::Number(2), Bound::Number(3));
@@ -306,7 +306,7 @@ fn block_reference_ranges() {
         logs(r#"{"toBlock":"0x2","fromBlock":"0x2"}"#),
         range(two, two)
     );
-    // An absent end is the latest, whatever the other one is.
+    // an absent bound means latest, for any other bound
     assert_eq!(logs(r#"{"fromBlock":"0x2"}"#), range(two, latest));
     assert_eq!(
         logs(r#"{"fromBlock":"0x2","topics":[],"address":null}"#),
@@ -326,7 +326,7 @@ fn block_reference_ranges() {
 }
 
 #[test]
-fn block_reference_from_beyond_to_is_invalid() {
+fn range_that_ends_before_it_begins_is_invalid() {
     assert_eq!(
         of("eth_getLogs", r#"[{"fromBlock":"0x3","toBlock":"0x2"}]"#),
         Invalid
@@ -334,7 +334,7 @@ fn block_reference_from_beyond_to_is_invalid() {
 }
 
 #[test]
-fn block_reference_filters_that_nodes_read_in_different_ways() {
+fn ambiguous_filter_is_invalid() {
     for filter in [
         format!(r#"{{"blockHash":"{HASH}","fromBlock":"0x1"}}"#),
         format!(r#"{{"blockHash":"{HASH}","toBlock":"0x1"}}"#),
@@ -359,7 +359,7 @@ fn block_reference_filters_that_nodes_read_in_different_ways() {
 }
 
 #[test]
-fn the_context_of_traced_calls() {
+fn block_of_traced_calls_is_read_from_their_context() {
     let context = |context: &str| of("debug_traceCallMany", &format!("[[],{context}]"));
     assert_eq!(
         context(r#"{"transactionIndex":-1,"blockNumber":"latest"}"#),
@@ -382,7 +382,7 @@ fn the_context_of_traced_calls() {
 }
 
 #[test]
-fn the_block_of_a_result() {
+fn block_of_a_result_is_found() {
     let of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
     let mut hash = [0; 32];
     hash[31] = 0xAB;
@@ -406,14 +406,14 @@ fn the_block_of_a_result() {
         hash: None,
     });
     assert_eq!(of("eth_blockNumber", "\"0x10\""), head);
-    // Its argument may ask for another head.
+    // its argument may select another head
     assert_eq!(of("erigon_blockNumber", "\"0x10\""), None);
-    // An uncle's own number is not its block's.
+    // the number of an uncle is not the number of its block
     assert_eq!(of("eth_getUncleByBlockNumberAndIndex", &block), None);
 }
 
 #[test]
-fn null_and_empty_results_are_from_no_block() {
+fn null_and_empty_results_have_no_block() {
     let of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
     let pending = r#"{"blockHash":null,"blockNumber":null,"hash":"0x1"}"#;
     for (name, result) in [

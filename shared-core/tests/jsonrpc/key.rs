@@ -1,4 +1,4 @@
-//! Which calls share a key, and which must not.
+//! Cache keys of calls: equal for equivalent calls, and different for all others.
 
 use proptest::prelude::*;
 use sszip_core::jsonrpc::key::{key, Key, KeyError, MAX_DEPTH};
@@ -32,7 +32,7 @@ fn all_equal(params: &[&str]) {
 }
 
 #[test]
-fn key_nesting_counts() {
+fn key_depends_on_nesting() {
     all_differ(&[
         r#"["A","B"]"#,
         r#"[["A","B"]]"#,
@@ -48,7 +48,7 @@ fn key_nesting_counts() {
 }
 
 #[test]
-fn key_strings_keep_their_borders() {
+fn key_depends_on_borders_of_strings() {
     all_differ(&[
         r#"["12"]"#,
         r#"["1","2"]"#,
@@ -60,7 +60,7 @@ fn key_strings_keep_their_borders() {
 }
 
 #[test]
-fn key_kinds_of_values_count() {
+fn key_depends_on_types_of_values() {
     all_differ(&["[true]", "[\"true\"]", "[false]", "[\"false\"]"]);
     all_differ(&[
         "[null]",
@@ -81,7 +81,7 @@ fn key_kinds_of_values_count() {
 }
 
 #[test]
-fn key_spellings_of_numbers_count() {
+fn key_depends_on_notation_of_numbers() {
     all_differ(&[
         "[25]",
         "[25.0000001]",
@@ -95,7 +95,7 @@ fn key_spellings_of_numbers_count() {
 }
 
 #[test]
-fn key_leading_zeros_count() {
+fn key_depends_on_leading_zeros() {
     all_differ(&[
         "[\"0x64\"]",
         "[\"0x0064\"]",
@@ -106,7 +106,7 @@ fn key_leading_zeros_count() {
 }
 
 #[test]
-fn key_case_of_addresses_and_hashes_does_not_count() {
+fn key_ignores_case_of_addresses_and_hashes() {
     for hex in [ADDRESS, HASH] {
         let (lower, upper) = (hex.to_lowercase(), format!("0x{}", hex[2..].to_uppercase()));
         for shape in [
@@ -121,7 +121,7 @@ fn key_case_of_addresses_and_hashes_does_not_count() {
 }
 
 #[test]
-fn key_case_of_all_else_counts() {
+fn key_depends_on_case_of_other_strings() {
     let short = &ADDRESS[..41];
     let long = &format!("{ADDRESS}0");
     let big_x = &ADDRESS.replace("0x", "0X");
@@ -144,7 +144,7 @@ fn key_case_of_all_else_counts() {
 }
 
 #[test]
-fn key_tracer_source_is_case_sensitive() {
+fn key_depends_on_case_of_tracer_source() {
     let source = "{data: [], fault: function(Log) {}, step: function(log) {}}";
     let with = |source: &str| format!("[{{\"tracer\":\"{source}\"}}]");
     all_differ(&[&with(source), &with(&source.to_lowercase())]);
@@ -153,7 +153,7 @@ fn key_tracer_source_is_case_sensitive() {
 }
 
 #[test]
-fn key_member_order_does_not_count() {
+fn key_ignores_order_of_members() {
     all_equal(&[
         r#"[{"from":"0x1","to":"0x2","data":{"b":1,"a":[{"d":1,"c":2}]}}]"#,
         r#"[{"to":"0x2","data":{"a":[{"c":2,"d":1}],"b":1},"from":"0x1"}]"#,
@@ -166,12 +166,12 @@ fn key_member_order_does_not_count() {
         r#"[{"b":2},{"a":1}]"#,
         r#"[{"a":1,"B":2}]"#,
     ]);
-    // The order of elements does.
+    // the order of elements counts
     all_differ(&["[1,2]", "[2,1]"]);
 }
 
 #[test]
-fn key_names_that_start_alike_are_ordered_alike() {
+fn key_ignores_order_of_names_with_a_common_prefix() {
     all_equal(&[
         r#"{"a":1,"aa":2,"":3}"#,
         r#"{"aa":2,"":3,"a":1}"#,
@@ -181,7 +181,7 @@ fn key_names_that_start_alike_are_ordered_alike() {
 }
 
 #[test]
-fn key_white_space_does_not_count() {
+fn key_ignores_white_space() {
     all_equal(&[
         r#"[{"a":[1,"x y"],"b":{}},[]]"#,
         "\n[ {\t\"a\" : [ 1 ,\r\"x y\" ] , \"b\" : { } } , [ ] ] ",
@@ -190,17 +190,17 @@ fn key_white_space_does_not_count() {
 }
 
 #[test]
-fn key_escapes_count() {
+fn key_depends_on_escapes() {
     all_differ(&[r#"["a"]"#, r#"["\u0061"]"#, r#"["\/"]"#, r#"["/"]"#]);
 }
 
 #[test]
-fn key_objects_with_a_name_twice_have_none() {
+fn object_with_a_duplicate_name_has_no_key() {
     for params in [
         r#"{"a":1,"a":1}"#,
         r#"{"a":1,"b":2,"a":3}"#,
         r#"[[{"x":{"a":1,"a":2}}]]"#,
-        // One name to Go's decoder, and the last one counts.
+        // Go's decoder reads these as one name, and takes the last value
         r#"[{"to":"0x1","TO":"0x2"}]"#,
         r#"[{"TO":"0x2","x":0,"to":"0x1"}]"#,
     ] {
@@ -208,13 +208,13 @@ fn key_objects_with_a_name_twice_have_none() {
     }
     let twice = format!("{{\"{ADDRESS}\":1,\"{}\":2}}", ADDRESS.to_lowercase());
     assert_eq!(error(&twice), KeyError::Duplicate);
-    // The same name in two objects is none twice.
+    // the same name in two objects is not a duplicate
     of(r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#);
     of(r#"[{"a":1},{"a":1}]"#);
 }
 
 #[test]
-fn key_names_that_are_not_plain_have_none() {
+fn object_with_an_escaped_or_non_ascii_name_has_no_key() {
     for params in [
         r#"{"\u0061":1}"#,
         r#"[{"a\"":1}]"#,
@@ -226,7 +226,7 @@ fn key_names_that_are_not_plain_have_none() {
 }
 
 #[test]
-fn key_params_absent_empty_null_and_object_differ() {
+fn key_differs_for_absent_empty_null_and_object_params() {
     let absent = key(b"scope", b"method", None).expect("a key");
     let mut keys = vec![
         absent,
@@ -242,7 +242,7 @@ fn key_params_absent_empty_null_and_object_differ() {
 }
 
 #[test]
-fn key_two_chains_behind_one_cache() {
+fn key_depends_on_scope_and_method() {
     let of =
         |scope: &str, method: &str| key(scope.as_bytes(), method.as_bytes(), None).expect("a key");
     assert_ne!(of("1", "eth_blockNumber"), of("10", "eth_blockNumber"));
@@ -250,7 +250,7 @@ fn key_two_chains_behind_one_cache() {
 }
 
 #[test]
-fn key_scope_method_and_params_keep_their_borders() {
+fn key_depends_on_borders_of_scope_method_and_params() {
     let of = |scope: &[u8], method: &[u8], params: Option<&[u8]>| {
         key(scope, method, params).expect("a key")
     };
@@ -268,7 +268,7 @@ fn key_scope_method_and_params_keep_their_borders() {
 }
 
 #[test]
-fn key_nested_too_deep_has_none() {
+fn params_nested_too_deep_have_no_key() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     of(&nested(MAX_DEPTH));
     assert_eq!(error(&nested(MAX_DEPTH + 1)), KeyError::Depth);
@@ -276,7 +276,7 @@ fn key_nested_too_deep_has_none() {
 }
 
 #[test]
-fn key_of_what_is_not_json_is_none() {
+fn invalid_json_has_no_key() {
     for params in [
         "",
         "[",
@@ -293,10 +293,10 @@ fn key_of_what_is_not_json_is_none() {
     assert!(matches!(error, KeyError::Syntax(error) if error.fault == Fault::Utf8));
 }
 
-/// The encoding is part of what is stored: a change of it makes every stored
-/// answer unreachable.
+/// The encoding of keys is a part of the stored data: a change makes each stored entry
+/// unreachable.
 #[test]
-fn key_of_a_call_stays_what_it_is() {
+fn key_of_a_call_never_changes() {
     let key = key(b"mainnet", b"eth_chainId", Some(b" [ ] ")).expect("a key");
     let scope = blake3::hash(b"mainnet");
     let text = b"\x0b\0\0\0\0\0\0\0eth_chainId\x01[]";
@@ -306,7 +306,7 @@ fn key_of_a_call_stays_what_it_is() {
     );
 }
 
-/// Leaves that were taken for each other, or nearly.
+/// Values that implementations have confused, or nearly.
 fn leaf() -> impl Strategy<Value = String> {
     const LEAVES: &[&str] = &[
         "true",
@@ -381,7 +381,7 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
-/// A text with brackets, quotes or borders moved, or a byte changed.
+/// Returns the text with a bracket, quote or border moved, or a byte changed.
 fn moved(text: &str, place: usize, kind: u8) -> String {
     const TOKENS: [&str; 12] = [
         "[", "]", "{", "}", "\"", ",", "\",\"", "],[", "[[", "]]", "0", "\"\"",
@@ -402,8 +402,7 @@ fn moved(text: &str, place: usize, kind: u8) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Among many small requests, made of a few traps, no two share a key that
-    /// are not one request.
+    /// Among many small requests of a few edge cases, only equivalent ones share a key.
     #[test]
     fn distinct_requests_never_share_a_key(
         calls in prop::collection::vec((
@@ -429,7 +428,7 @@ proptest! {
     }
 
     #[test]
-    fn requests_equal_by_the_rules_share_a_key(params in value(), choices: Vec<u8>) {
+    fn equivalent_requests_share_a_key(params in value(), choices: Vec<u8>) {
         let node = Node::parse(params.as_bytes()).expect("JSON");
         let mut choices = choices.into_iter().chain(std::iter::repeat(0));
         let respelt = node.respelt(&mut || choices.next().unwrap_or(0));
@@ -441,7 +440,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_moved_by_a_little_shares_a_key_only_if_it_is_the_same(
+    fn changed_request_shares_a_key_only_if_it_is_equivalent(
         params in value(),
         place: prop::sample::Index,
         kind: u8,

@@ -1,5 +1,5 @@
-//! The JSON-RPC modules: the traps that real proxies fell into, by name, and
-//! properties beside slow oracles.
+//! The JSON-RPC modules: edge cases in which real proxies have failed, and properties in
+//! comparison with slow oracles.
 
 mod block;
 mod key;

@@ -1,5 +1,5 @@
-//! What `sszip_core::jsonrpc` has to agree with: slow, recursive, and built
-//! on serde_json. The fuzz targets share it.
+//! Oracle of `sszip_core::jsonrpc`: slow, recursive, and based on serde_json. The fuzz targets
+//! use it too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,23 +11,23 @@ use serde_json::value::RawValue;
 use sszip_core::jsonrpc::key::{self, KeyError};
 use sszip_core::jsonrpc::scan::{Kind, ScanError, Scanner};
 
-/// A value as serde_json sees it.
+/// A value as serde_json reads it.
 #[derive(Debug)]
 pub struct Node<'a> {
-    /// As it was written.
+    /// Text of the value, unchanged.
     pub raw: &'a str,
-    /// What is in it.
+    /// Elements or members of the value.
     pub parts: Parts<'a>,
 }
 
-/// What a value consists of.
+/// Parts of a value.
 #[derive(Debug)]
 pub enum Parts<'a> {
-    /// Nothing else.
+    /// No parts.
     Leaf,
-    /// Elements.
+    /// Elements of an array.
     Array(Vec<Node<'a>>),
-    /// Members; names as they were written, quotes included.
+    /// Members of an object; their names are unchanged, with quotes.
     Object(Vec<(&'a str, Node<'a>)>),
 }
 
@@ -56,8 +56,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
 }
 
 impl<'a> Node<'a> {
-    /// The whole text, if it is JSON. serde_json lets an unpaired surrogate
-    /// pass where it skips a string, so that strings are read again.
+    /// Parses the whole text if it is JSON. serde_json accepts an unpaired surrogate where it
+    /// skips a string, so strings are parsed again.
     pub fn parse(text: &'a [u8]) -> Option<Node<'a>> {
         let text = std::str::from_utf8(text).ok()?;
         Node::expand(serde_json::from_str::<&RawValue>(text).ok()?)
@@ -92,7 +92,7 @@ impl<'a> Node<'a> {
         Some(Node { raw, parts })
     }
 
-    /// How deep containers are nested.
+    /// Maximum nesting depth of the value.
     pub fn depth(&self) -> usize {
         let deepest =
             |nodes: &mut dyn Iterator<Item = &Node>| 1 + nodes.map(Node::depth).max().unwrap_or(0);
@@ -103,8 +103,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Where in `text` the names and values of the outer `levels` are, in
-    /// their order. Names go without quotes.
+    /// Returns the positions in `text` of the names and values of the outer `levels`, in their
+    /// order. Names are without quotes.
     pub fn spans(&self, text: &[u8], levels: usize) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
         self.collect(text.as_ptr() as usize, levels, &mut spans);
@@ -131,7 +131,7 @@ impl<'a> Node<'a> {
         spans.push(start..start + self.raw.len());
     }
 
-    /// The canonical text, if there is one.
+    /// Returns the canonical text, if there is one.
     pub fn canonical(&self) -> Option<String> {
         if self.depth() > key::MAX_DEPTH {
             return None;
@@ -159,8 +159,8 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The same by the rules of keys, spelt as `choose` will have it: it is
-    /// asked for white space, the order of members, the case of digits.
+    /// Returns a text that is equivalent by the rules of keys, in a notation chosen by `choose`:
+    /// white space, order of members, and case of digits.
     pub fn respelt(&self, choose: &mut dyn FnMut() -> u8) -> String {
         let mut blank = || ["", "", " ", "\n\t", "\r"][usize::from(choose()) % 5];
         let (before, after) = (blank(), blank());
@@ -214,7 +214,7 @@ fn recased(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
     leaf[..3].chars().chain(digits).collect()
 }
 
-/// What `Node::spans` gives, from the scanner.
+/// Returns the positions of `Node::spans` from the scanner.
 pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, ScanError> {
     let mut scanner = Scanner::of_text(text)?;
     let mut spans = Vec::new();
@@ -255,8 +255,7 @@ fn walk(
     Ok(())
 }
 
-/// Asserts that scanner and serde_json agree on a text, stepping into it more
-/// or less deep.
+/// Asserts that the scanner and serde_json agree on a text, at several numbers of levels.
 pub fn agree_on_text(text: &[u8]) {
     let node = Node::parse(text);
     let deepest = sszip_core::jsonrpc::scan::MAX_DEPTH;
@@ -274,7 +273,7 @@ pub fn agree_on_text(text: &[u8]) {
     }
 }
 
-/// The key of params and what it must be told from others by.
+/// Returns the key of the params, and their canonical text.
 pub fn key_and_canonical(params: &[u8]) -> (Result<key::Key, KeyError>, Option<String>) {
     let canonical = Node::parse(params).and_then(|node| node.canonical());
     (key::key(b"scope", b"method", Some(params)), canonical)

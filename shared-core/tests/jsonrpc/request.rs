@@ -1,4 +1,4 @@
-//! Envelopes of requests: ids, members in any order, what is refused.
+//! Request objects: ids, members in any order, and refused requests.
 
 use proptest::prelude::*;
 use sszip_core::jsonrpc::request::{beginning, parse, Call, Refusal, Request, MAX_ID};
@@ -21,7 +21,7 @@ fn refusal(body: &str) -> Refusal {
 }
 
 #[test]
-fn a_beginning_names_its_method() {
+fn method_and_id_are_found_in_the_beginning_of_a_call() {
     for (text, expected) in [
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[{"#,
@@ -54,13 +54,13 @@ fn text_of(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// A call of `m` with the id spelt like this.
+/// A call of `m` with the raw id `id`.
 fn with_id(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)
 }
 
 #[test]
-fn envelope_a_call_is_its_spans() {
+fn call_is_parsed_as_spans_of_its_body() {
     let body = r#"  {"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{},"0x1"]} "#;
     let call = single(body);
     assert_eq!(&body[call.span], body.trim());
@@ -70,7 +70,7 @@ fn envelope_a_call_is_its_spans() {
 }
 
 #[test]
-fn envelope_ids_are_kept_as_they_were_written() {
+fn ids_are_kept_unchanged() {
     for id in [
         "0",
         "-1",
@@ -94,20 +94,20 @@ fn envelope_ids_are_kept_as_they_were_written() {
 }
 
 #[test]
-fn envelope_an_absent_id_is_a_notification_and_null_is_not() {
+fn absent_id_is_a_notification_and_null_is_not() {
     assert_eq!(single(r#"{"jsonrpc":"2.0","method":"m"}"#).id, None);
     assert_eq!(single(&with_id("null")).id, Some(&b"null"[..]));
 }
 
 #[test]
-fn envelope_ids_of_other_kinds_are_refused() {
+fn ids_of_other_types_are_refused() {
     for id in ["{}", "[]", "[1]", r#"{"id":1}"#, "true", "false"] {
         assert_eq!(refusal(&with_id(id)), Refusal::IdKind, "{id}");
     }
 }
 
 #[test]
-fn envelope_ids_have_a_length() {
+fn id_longer_than_the_limit_is_refused() {
     let longest = format!("\"{}\"", "x".repeat(MAX_ID - 2));
     assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
     let longer = format!("\"{}\"", "x".repeat(MAX_ID - 1));
@@ -116,7 +116,7 @@ fn envelope_ids_have_a_length() {
 }
 
 #[test]
-fn envelope_members_come_in_any_order_with_any_white_space() {
+fn members_are_read_in_any_order_with_any_white_space() {
     let members = [
         r#""jsonrpc" : "2.0""#,
         r#""id":7"#,
@@ -141,7 +141,7 @@ fn envelope_members_come_in_any_order_with_any_white_space() {
 }
 
 #[test]
-fn key_params_absent_empty_null_and_object_are_told_apart() {
+fn absent_empty_null_and_object_params_are_distinguished() {
     let params = |rest: &str| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m"{rest}}}"#);
         single(&body).params.map(<[u8]>::to_vec)
@@ -153,7 +153,7 @@ fn key_params_absent_empty_null_and_object_are_told_apart() {
 }
 
 #[test]
-fn envelope_odd_ones_are_refused() {
+fn invalid_calls_are_refused_with_a_reason() {
     for (body, reason) in [
         (r#""m""#, Refusal::NotObject),
         ("1", Refusal::NotObject),
@@ -223,7 +223,7 @@ fn envelope_odd_ones_are_refused() {
 }
 
 #[test]
-fn envelope_members_that_occur_twice_are_refused() {
+fn duplicate_members_are_refused() {
     let call = r#""jsonrpc":"2.0","id":1,"method":"m","params":[]"#;
     for again in [
         r#""jsonrpc":"2.0""#,
@@ -236,15 +236,15 @@ fn envelope_members_that_occur_twice_are_refused() {
         assert_eq!(refusal(&format!("{{{call},{again}}}")), Refusal::Duplicate);
         assert_eq!(refusal(&format!("{{{again},{call}}}")), Refusal::Duplicate);
     }
-    // A null is there too.
+    // a null counts as a member
     let twice = r#"{"jsonrpc":"2.0","id":null,"id":null,"method":"m"}"#;
     assert_eq!(refusal(twice), Refusal::Duplicate);
 }
 
-/// Go's decoder takes each of these for the member it resembles, and the last
-/// one of them counts.
+/// Go's decoder reads each of these names as the member that it resembles, and takes the last
+/// value.
 #[test]
-fn envelope_names_in_another_case_or_with_escapes_are_refused() {
+fn member_names_in_another_case_or_with_escapes_are_refused() {
     for name in [
         "Method",
         "METHOD",
@@ -260,7 +260,7 @@ fn envelope_names_in_another_case_or_with_escapes_are_refused() {
 }
 
 #[test]
-fn envelope_what_is_not_json_is_refused() {
+fn invalid_json_is_refused_with_its_fault() {
     let call = with_id("1");
     for (body, fault) in [
         (String::new(), Fault::End),
@@ -280,14 +280,14 @@ fn envelope_what_is_not_json_is_refused() {
 }
 
 #[test]
-fn batch_items_keep_their_order_and_spans() {
+fn batch_calls_keep_their_order_and_spans() {
     let body = r#" [ {"jsonrpc":"2.0","id":1,"method":"a"} ,{"jsonrpc":"2.0","method":"b"},
         {"jsonrpc":"2.0","id":1,"method":"a"}]
 "#;
     let Ok(Request::Batch(calls)) = parse(body.as_bytes(), MOST) else {
         panic!("no batch");
     };
-    // Duplicate items and duplicate ids are as good as any.
+    // duplicate calls and duplicate ids are accepted
     let names: Vec<_> = calls.iter().map(|call| call.method).collect();
     assert_eq!(names, [b"a", b"b", b"a"]);
     assert_eq!(calls[0].id, calls[2].id);
@@ -307,7 +307,7 @@ fn batch_of_one_is_not_a_single_call() {
 }
 
 #[test]
-fn batch_of_notifications_only() {
+fn batch_of_notifications_has_calls_without_ids() {
     let body = r#"[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]"#;
     let Ok(Request::Batch(calls)) = parse(body.as_bytes(), MOST) else {
         panic!("no batch");
@@ -316,7 +316,7 @@ fn batch_of_notifications_only() {
 }
 
 #[test]
-fn batch_without_items_is_refused() {
+fn empty_batch_is_refused() {
     assert_eq!(refusal("[]"), Refusal::EmptyBatch);
     assert_eq!(refusal(" [ ] "), Refusal::EmptyBatch);
 }
@@ -330,7 +330,7 @@ fn batch_over_the_limit_is_refused() {
 }
 
 #[test]
-fn batch_with_one_odd_item_is_refused_whole() {
+fn batch_with_an_invalid_call_is_refused() {
     for (odd, reason) in [
         ("1", Refusal::NotObject),
         ("[]", Refusal::NotObject),
@@ -346,9 +346,9 @@ fn batch_with_one_odd_item_is_refused_whole() {
 }
 
 proptest! {
-    /// Whatever is understood is what serde_json finds at the same names.
+    /// Each parsed member is what serde_json finds under the same name.
     #[test]
-    fn what_is_understood_is_what_is_there(
+    fn parsed_members_equal_those_that_serde_json_finds(
         members in prop::collection::vec((
             prop::sample::select(&["jsonrpc", "id", "method", "params", "Id", "x"][..]),
             prop::sample::select(&["\"2.0\"", "1", "null", "\"m\"", "[]", "{\"a\":[]}", "true"][..]),
@@ -381,7 +381,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_answered(body: Vec<u8>) {
+    fn parser_accepts_only_json_among_any_bytes(body: Vec<u8>) {
         if parse(&body, MOST).is_ok() {
             prop_assert!(Node::parse(&body).is_some());
         }

@@ -1,4 +1,4 @@
-//! Envelopes of answers, and what is seen of a result.
+//! Response objects, and the parts of a result that are read.
 
 use sszip_core::jsonrpc::response::{
     content, first_element, member, parse, parse_batch, Content, Outcome, ResponseError,
@@ -17,7 +17,7 @@ fn refused(body: &str) -> ResponseError {
 }
 
 #[test]
-fn envelope_members_come_in_any_order() {
+fn response_members_are_read_in_any_order() {
     for body in [
         r#"{"jsonrpc":"2.0","id":"a\u0041","result":{"id":2}}"#,
         r#"{"jsonrpc":"2.0","result":{"id":2},"id":"a\u0041"}"#,
@@ -29,7 +29,7 @@ fn envelope_members_come_in_any_order() {
 }
 
 #[test]
-fn envelope_white_space_and_a_final_newline_are_outside_of_the_spans() {
+fn spans_exclude_white_space_and_the_final_newline() {
     let body = "\n { \"jsonrpc\" : \"2.0\" , \"id\" : 1.50 , \"result\" : [ 1 ] }\r\n\n";
     assert_eq!(parts(body), ("1.50", "[ 1 ]"));
     let answer = parse(body.as_bytes()).expect("an answer");
@@ -37,7 +37,7 @@ fn envelope_white_space_and_a_final_newline_are_outside_of_the_spans() {
 }
 
 #[test]
-fn envelope_ids_of_every_kind() {
+fn response_ids_of_each_type_are_read() {
     for id in [
         "0",
         "null",
@@ -52,7 +52,7 @@ fn envelope_ids_of_every_kind() {
 }
 
 #[test]
-fn upstream_errors_are_told_from_results() {
+fn errors_are_distinguished_from_results() {
     let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"x"}}"#;
     let answer = parse(body.as_bytes()).expect("an answer");
     assert!(
@@ -61,7 +61,7 @@ fn upstream_errors_are_told_from_results() {
 }
 
 #[test]
-fn upstream_result_together_with_error() {
+fn result_together_with_an_error_is_refused() {
     for rest in [r#""result":1,"error":{}"#, r#""error":{},"result":1"#] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,{rest}}}"#);
         assert_eq!(refused(&body), ResponseError::TwoOutcomes, "{body}");
@@ -69,7 +69,7 @@ fn upstream_result_together_with_error() {
 }
 
 #[test]
-fn upstream_null_beside_the_outcome() {
+fn null_next_to_the_outcome_is_ignored() {
     for (rest, is_error, outcome) in [
         (r#""result":1,"error":null"#, false, "1"),
         (r#""error":null,"result":{}"#, false, "{}"),
@@ -89,7 +89,7 @@ fn upstream_null_beside_the_outcome() {
 }
 
 #[test]
-fn envelope_odd_answers() {
+fn invalid_responses_are_refused_with_a_reason() {
     use ResponseError::{
         Duplicate, ErrorKind, IdKind, NoId, NoOutcome, NotObject, UnknownMember, Version,
     };
@@ -138,7 +138,7 @@ fn envelope_odd_answers() {
 }
 
 #[test]
-fn upstream_malformed_truncated_or_html() {
+fn malformed_and_truncated_responses_are_refused() {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":["0x1"]}"#;
     for cut in 0..body.len() {
         assert!(
@@ -162,7 +162,7 @@ fn upstream_malformed_truncated_or_html() {
 }
 
 #[test]
-fn batch_answers_are_given_as_they_came() {
+fn batch_responses_are_returned_in_their_order() {
     let body = concat!(
         r#"[ {"jsonrpc":"2.0","id":2,"result":"b"},"#,
         r#"{"jsonrpc":"2.0","result":"a","id":1} , "#,
@@ -170,7 +170,7 @@ fn batch_answers_are_given_as_they_came() {
         "\n"
     );
     let answers = parse_batch(body.as_bytes()).expect("a batch");
-    // Out of order, one missing, one twice: for the caller to see.
+    // order, missing and duplicate ids are left to the caller
     let ids: Vec<_> = answers.iter().map(|a| &body[a.id.clone()]).collect();
     assert_eq!(ids, ["2", "1", "2"]);
     for answer in &answers {
@@ -180,7 +180,7 @@ fn batch_answers_are_given_as_they_came() {
 }
 
 #[test]
-fn batch_answered_with_one_error_for_all() {
+fn single_error_is_not_a_batch_response() {
     let body = br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too large"}}"#;
     assert_eq!(parse_batch(body), Err(ResponseError::NotArray));
     assert!(matches!(
@@ -190,14 +190,14 @@ fn batch_answered_with_one_error_for_all() {
 }
 
 #[test]
-fn batch_with_one_odd_answer() {
+fn batch_with_an_invalid_response_is_refused() {
     let body = br#"[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","id":2}]"#;
     assert_eq!(parse_batch(body), Err(ResponseError::NoOutcome));
     assert_eq!(parse_batch(b"[1]"), Err(ResponseError::NotObject));
 }
 
 #[test]
-fn null_and_empty_are_told_from_real_answers() {
+fn null_and_empty_results_are_distinguished_from_others() {
     for (result, expected) in [
         ("null", Content::Null),
         ("[]", Content::EmptyArray),
@@ -219,7 +219,7 @@ fn null_and_empty_are_told_from_real_answers() {
 }
 
 #[test]
-fn members_of_a_result() {
+fn member_of_a_result_is_found_at_its_top_level() {
     let object = br#"{ "blockHash" : "0xab", "x":{"blockNumber":"0x2"}, "blockNumber":"0x1"}"#;
     assert_eq!(member(object, "blockHash"), Some(&b"\"0xab\""[..]));
     assert_eq!(member(object, "blockNumber"), Some(&b"\"0x1\""[..]));
@@ -231,7 +231,7 @@ fn members_of_a_result() {
 }
 
 #[test]
-fn the_first_element_of_a_result() {
+fn first_element_of_a_result_is_found() {
     assert_eq!(
         first_element(b"[ {\"a\":[1]} ,2]"),
         Some(&b"{\"a\":[1]}"[..])

@@ -1,4 +1,4 @@
-//! The scanner beside serde_json.
+//! The scanner, compared with serde_json.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ const ACCEPTED: &[&str] = &[
     r#"[1,"2",3.0,{"a":[null]},true]"#,
 ];
 
-/// Each with the byte that is wrong and why.
+/// Invalid texts, with the position of the invalid byte and the fault.
 const REFUSED: &[(&[u8], usize, Fault)] = &[
     (b"", 0, Fault::End),
     (b" ", 1, Fault::End),
@@ -100,7 +100,7 @@ const REFUSED: &[(&[u8], usize, Fault)] = &[
 ];
 
 #[test]
-fn what_the_grammar_has_is_accepted() {
+fn valid_json_is_accepted() {
     for text in ACCEPTED {
         let value = check(text.as_bytes()).expect(text);
         assert_eq!(&text[value.span], text.trim());
@@ -109,7 +109,7 @@ fn what_the_grammar_has_is_accepted() {
 }
 
 #[test]
-fn what_it_has_not_is_refused_where_it_is() {
+fn invalid_json_is_refused_at_its_position() {
     for &(text, offset, fault) in REFUSED {
         let error = check(text).expect_err(&String::from_utf8_lossy(text));
         let found = (error.offset, error.fault);
@@ -119,7 +119,7 @@ fn what_it_has_not_is_refused_where_it_is() {
 }
 
 #[test]
-fn nested_up_to_the_cap_and_no_deeper() {
+fn text_is_accepted_up_to_the_maximum_depth() {
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), (r#"[{"a":"#, "}]")] {
         let each = open.matches(['[', '{']).count();
         let nested = |n: usize| format!("{}0{}", open.repeat(n), close.repeat(n));
@@ -127,12 +127,12 @@ fn nested_up_to_the_cap_and_no_deeper() {
         assert!(check(nested(most).as_bytes()).is_ok(), "{open}");
         let error = check(nested(most + 1).as_bytes()).expect_err(open);
         assert_eq!(error.fault, Fault::Depth);
-        // up to here containers are recorded in one way, and beyond in another
+        // at this depth the record of open containers changes its form
         for depth in [510, 512, 514] {
             agree_on_text(nested(depth / each).as_bytes());
         }
     }
-    // Siblings are not nested.
+    // siblings are not nested
     assert!(check(format!("[{}[]]", "[],".repeat(2000)).as_bytes()).is_ok());
 }
 
@@ -166,7 +166,7 @@ fn deep_text_is_read_on_a_small_stack() {
 }
 
 #[test]
-fn every_cut_of_an_object_is_refused() {
+fn truncated_object_is_refused() {
     let text = r#" {"jsonrpc":"2.0","id":-1.5e3,"result":[{"x":"\"]}\u0041"},[],true,null]}"#;
     assert!(check(text.as_bytes()).is_ok());
     for cut in 0..text.len() {
@@ -194,8 +194,8 @@ fn the_corpus_is_scanned_as_serde_json_reads_it() {
     for method in std::fs::read_dir(corpus.join("execution")).expect("a folder") {
         for file in std::fs::read_dir(method.expect("an entry").path()).expect("a folder") {
             let text = std::fs::read(file.expect("an entry").path()).expect("a file");
-            // All of it, its parts' spans for the small ones: the oracle reads
-            // each level again.
+            // the whole text, and the spans of its parts if it is short: the oracle parses each
+            // level again
             check(&text).expect("JSON");
             if text.len() < 20_000 {
                 agree_on_text(&text);
@@ -211,7 +211,7 @@ fn the_corpus_is_scanned_as_serde_json_reads_it() {
     assert!(files > 500, "{files}");
 }
 
-/// Pieces that make texts nearly JSON.
+/// Pieces whose concatenation is nearly JSON.
 fn piece() -> impl Strategy<Value = String> {
     const WORDS: &[&str] = &[
         "{",
@@ -249,7 +249,7 @@ fn piece() -> impl Strategy<Value = String> {
     prop::sample::select(WORDS).prop_map(String::from)
 }
 
-/// Texts that are JSON.
+/// Valid JSON texts.
 pub fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop::sample::select(
@@ -275,18 +275,18 @@ pub fn json() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn agrees_with_serde_json_on_pieces(pieces in prop::collection::vec(piece(), 0..12)) {
+    fn scanner_agrees_with_serde_json_on_pieces(pieces in prop::collection::vec(piece(), 0..12)) {
         agree_on_text(pieces.concat().as_bytes());
     }
 
     #[test]
-    fn agrees_with_serde_json_on_json(text in json()) {
+    fn scanner_agrees_with_serde_json_on_valid_json(text in json()) {
         prop_assert!(Node::parse(text.as_bytes()).is_some(), "{}", text);
         agree_on_text(text.as_bytes());
     }
 
     #[test]
-    fn agrees_with_serde_json_on_json_with_a_byte_changed(
+    fn scanner_agrees_with_serde_json_on_a_changed_byte(
         text in json(),
         place: prop::sample::Index,
         byte: u8,
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn agrees_with_serde_json_on_json_with_a_byte_gone(text in json(), place: prop::sample::Index) {
+    fn scanner_agrees_with_serde_json_on_a_removed_byte(text in json(), place: prop::sample::Index) {
         let mut bytes = text.into_bytes();
         bytes.remove(place.index(bytes.len()));
         agree_on_text(&bytes);

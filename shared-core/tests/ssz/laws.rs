@@ -1,4 +1,4 @@
-//! What holds of each value and each input, for tests and fuzzers.
+//! Properties of each value and each input, for tests and fuzz targets.
 
 use sszip_core::ssz::schema::Kind;
 use sszip_core::ssz::{
@@ -8,7 +8,7 @@ use sszip_core::ssz::{
 use super::naive::{self, Choices, Json};
 use super::roots::root;
 
-/// A chosen value, written in a chosen way, goes both ways.
+/// Checks that a chosen value in a chosen notation converts in both directions.
 pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     let json = naive::choose(schema, ty, choices);
     let ssz = naive::to_ssz(schema, ty, &json).expect("a value of the type");
@@ -45,7 +45,7 @@ pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     }
 }
 
-/// A chosen part of a value is what the whole has there.
+/// Checks that a selected part of a value equals the same part of its JSON.
 fn a_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mut Choices<'_>) {
     let mut path = String::new();
     let mut part = json;
@@ -65,7 +65,7 @@ fn a_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mut Ch
             _ => break,
         };
     }
-    // a path has a step for what may be there, which JSON has not
+    // a path has a step for an optional value, which JSON does not have
     if let Ok((ty, range)) = select(schema, ty, ssz, &path) {
         if !matches!(schema.get(ty).kind, Kind::Optional(_)) {
             let found = naive::to_json(schema, ty, &ssz[range]);
@@ -80,7 +80,7 @@ fn a_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mut Ch
     }
 }
 
-/// Any text is read as the naive reader does, in one piece or many.
+/// Checks that any text is read as by the reference reader, in one piece and in many.
 pub fn a_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choices<'_>) {
     let whole = to_ssz(schema, ty, text);
     let pieces = in_pieces(schema, ty, Form::Bare, text, choices);
@@ -97,8 +97,8 @@ pub fn a_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choices<'_
         .and_then(|text| {
             serde_json::from_str::<Json>(text).map_err(|bad| {
                 let bad = bad.to_string();
-                // its own limits; and what no field wants may hold half a
-                // surrogate
+                // limits of the reference reader; and an ignored field may hold half of a
+                // surrogate pair
                 let is_limit = ["out of range", "recursion", "surrogate"];
                 if is_limit.iter().any(|limit| bad.contains(limit)) {
                     return;
@@ -118,7 +118,7 @@ pub fn a_text(schema: &Schema, ty: TypeId, text: &[u8], choices: &mut Choices<'_
     }
 }
 
-/// Any bytes are what the naive checker says.
+/// Checks that any bytes are accepted or refused as by the reference checker.
 pub fn any_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) {
     let naive = naive::to_json(schema, ty, ssz);
     let checked = check(schema, ty, ssz);
@@ -135,7 +135,7 @@ pub fn any_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<
     }
 }
 
-/// Read in pieces of chosen lengths.
+/// Reads a text in pieces of chosen lengths.
 pub fn in_pieces(
     schema: &Schema,
     ty: TypeId,
@@ -166,8 +166,8 @@ fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<'_>) 
     }
 }
 
-/// As somebody may write it: with white space, fields in another order and
-/// more of them, digits of either case, escapes.
+/// Writes a value as a client may write it: with white space, fields in another order, additional
+/// fields, hexadecimal digits of either case, and escapes.
 pub fn write(json: &Json, choices: &mut Choices<'_>) -> String {
     let white = ["", "", "", " ", "\n          ", "\r\n\t"];
     let pretty = choices.below(3) == 0;

@@ -1,4 +1,5 @@
-//! The walkers of SSZ against naive ones, on types of each kind; and roots.
+//! The walkers of SSZ, compared with reference walkers on types of each kind, and hash tree
+//! roots.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -19,7 +20,7 @@ use sszip_core::ssz::{Schema, TypeId};
 
 use naive::{Choices, TABLE};
 
-/// Recorded answers, where they are beside the project.
+/// The folder of recorded responses, if it exists next to the project.
 fn corpus() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
     folder.is_dir().then_some(folder)
@@ -38,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn values_go_both_ways(choices in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn values_convert_in_both_directions(choices in prop::collection::vec(any::<u8>(), 0..3000)) {
         let schema = schema();
         let mut choices = Choices(&choices);
         let types = types(schema);
@@ -47,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_texts_are_read_alike(
+    fn changed_texts_are_read_as_by_the_reference(
         choices in prop::collection::vec(any::<u8>(), 0..2000),
         at in any::<prop::sample::Index>(),
         change in 0..5,
@@ -71,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_are_checked_alike(
+    fn changed_bytes_are_checked_as_by_the_reference(
         choices in prop::collection::vec(any::<u8>(), 0..2000),
         at in any::<prop::sample::Index>(),
         change in 0..4,
@@ -94,9 +95,9 @@ proptest! {
     }
 }
 
-/// Of containers that are read and written at once, where nothing is wrong.
+/// The types include containers that are converted in one step as long as they are valid.
 #[test]
-fn each_byte_of_containers_changed() {
+fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
     let mut schema = Schema::from_table(TABLE).unwrap();
     for (name, seed) in [("Vote", 3), ("Flags", 9), ("Named", 5), ("LongerNamed", 5)] {
         let ty = schema.parse(&format!("List[{name}, 4]")).unwrap();

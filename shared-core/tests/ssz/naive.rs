@@ -1,5 +1,4 @@
-//! The walkers again, slow and obviously right: over a tree, by the letter of
-//! ssz/simple-serialize.md.
+//! Reference walkers, slow and simple: they walk a tree by the letter of ssz/simple-serialize.md.
 
 use std::fmt;
 
@@ -7,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use sszip_core::ssz::schema::{Kind, Limit};
 use sszip_core::ssz::{Schema, TypeId};
 
-/// What `TABLE`'s types are of: one of each kind, and of what they are made of.
+/// A type table with each kind of type, and their combinations.
 pub const TABLE: &str = r#"
 LIMIT = 5
 class Point(Container):
@@ -69,7 +68,7 @@ class Union(Container):
     value: CompatibleUnion({1: Point, 3: Parts, 7: Vote})
 "#;
 
-/// JSON as it is written: names may be there twice.
+/// A JSON value as it is written: an object may have a name twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     Null,
@@ -126,7 +125,7 @@ impl<'de> Deserialize<'de> for Json {
 }
 
 impl Json {
-    /// Minified.
+    /// Returns the value as JSON without white space.
     pub fn write(&self) -> String {
         match self {
             Self::Null => "null".into(),
@@ -152,7 +151,7 @@ fn allows(limit: Limit, count: usize) -> Option<()> {
     limit.allows(count as u64).then_some(())
 }
 
-/// `None`: it is no value of the type.
+/// Converts a value to SSZ; `None` if it is not a value of the type.
 pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
     Some(match (&schema.get(ty).kind, json) {
         (Kind::Uint(size), Json::Text(text)) => number(text, *size)?,
@@ -227,7 +226,7 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
             cut.into_bytes()
         }
         (Kind::Enum(words), Json::Text(text)) => {
-            // the table's
+            // an alias of the table
             let known = if text == "BAD" { "INVALID" } else { text };
             vec![words.iter().position(|word| **word == *known)? as u8]
         }
@@ -239,7 +238,7 @@ fn is_optional(schema: &Schema, ty: TypeId) -> bool {
     matches!(schema.get(ty).kind, Kind::Optional(_))
 }
 
-/// Values one after the other, by offsets where they have no size.
+/// Serializes consecutive values, with offsets for those without a fixed size.
 fn series<'j>(
     schema: &Schema,
     values: impl Iterator<Item = (TypeId, &'j Json)>,
@@ -352,7 +351,7 @@ fn to_hex(bytes: &[u8]) -> Json {
     Json::Text(format!("0x{digits}"))
 }
 
-/// `None`: it is no value of the type.
+/// Converts SSZ to a value; `None` if it is not a value of the type.
 pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
     let ty = schema.get(ty);
     if ty.size.is_some_and(|size| size != ssz.len()) {
@@ -439,7 +438,7 @@ fn elements(schema: &Schema, of: TypeId, ssz: &[u8]) -> Option<Vec<Json>> {
         .collect()
 }
 
-/// The parts of a series.
+/// Returns the parts of consecutive values.
 fn split<'s>(schema: &Schema, types: &[TypeId], ssz: &'s [u8]) -> Option<Vec<&'s [u8]>> {
     let mut rest = ssz;
     let mut parts = Vec::new();
@@ -472,7 +471,7 @@ fn split<'s>(schema: &Schema, types: &[TypeId], ssz: &'s [u8]) -> Option<Vec<&'s
     Some(parts)
 }
 
-/// Decisions, one after the other, of bytes.
+/// Decisions that are taken from bytes, one after the other.
 pub struct Choices<'b>(pub &'b [u8]);
 
 impl Choices<'_> {
@@ -493,7 +492,7 @@ impl Choices<'_> {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        // not each byte is worth a decision
+        // a decision per byte would use up the input
         let (first, step) = (self.byte(), self.byte());
         (0..count)
             .map(|n| first.wrapping_add(step.wrapping_mul(n as u8)))
@@ -501,7 +500,7 @@ impl Choices<'_> {
     }
 }
 
-/// A value of the type, chosen.
+/// Chooses a value of the type.
 pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
     let count = |choices: &mut Choices<'_>, limit: Limit| match limit {
         Limit::AtMost(limit) => choices.below(limit.min(5) as usize + 1),

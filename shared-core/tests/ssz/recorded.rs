@@ -1,4 +1,4 @@
-//! Recorded answers of Beacon nodes go both ways.
+//! Recorded responses of beacon nodes convert in both directions.
 
 use serde_json::Value;
 use sszip_core::ssz::{check, hash_tree_root, select, to_json, to_ssz, Fork, Preset, Schema};
@@ -8,7 +8,7 @@ fn read(name: &str) -> Option<Vec<u8>> {
     Some(std::fs::read(file).unwrap())
 }
 
-/// A value to SSZ and back, with hex digits of the same case.
+/// Converts a value to SSZ and back, and compares it without the case of hexadecimal digits.
 fn both_ways(fork: Fork, ty: &str, value: &Value) -> Vec<u8> {
     let schema = Schema::of(fork, Preset::Mainnet);
     let ty = schema.find(ty).unwrap();
@@ -23,7 +23,7 @@ fn both_ways(fork: Fork, ty: &str, value: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn answers_of_beacon_nodes() {
+fn responses_of_beacon_nodes_convert_in_both_directions() {
     for (name, ty) in [
         ("block_capella_7109344.json", "SignedBeaconBlock"),
         ("block_capella_7109430.json", "SignedBeaconBlock"),
@@ -48,7 +48,7 @@ fn answers_of_beacon_nodes() {
 }
 
 #[test]
-fn a_block() {
+fn block_of_deneb_converts_in_both_directions() {
     let Some(text) = read("block_deneb.json") else {
         eprintln!("skipped: no ../shared/corpus");
         return;
@@ -58,7 +58,7 @@ fn a_block() {
 }
 
 #[test]
-fn a_state() {
+fn genesis_state_converts_and_has_its_known_validators_root() {
     let Some(ssz) = read("sepolia_genesis_state_phase0.ssz") else {
         eprintln!("skipped: no ../shared/corpus");
         return;
@@ -67,7 +67,7 @@ fn a_state() {
     let ty = schema.find("BeaconState").unwrap();
     let json = to_json(schema, ty, &ssz).unwrap();
     assert!(to_ssz(schema, ty, &json).unwrap() == ssz);
-    // what the chain calls its genesis
+    // the root that the chain itself uses for its genesis
     let (validators, range) = select(schema, ty, &ssz, "validators").unwrap();
     let root = hash_tree_root(schema, validators, &ssz[range]).unwrap();
     let named = select(schema, ty, &ssz, "genesis_validators_root")

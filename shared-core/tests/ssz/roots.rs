@@ -1,4 +1,4 @@
-//! Roots of naive values, one hash after the other.
+//! Roots of reference values, computed one hash after the other.
 
 use sszip_core::ssz::schema::{Kind, Limit};
 use sszip_core::ssz::{Schema, TypeId};
@@ -7,7 +7,7 @@ use super::naive::{to_ssz, Json};
 
 use crate::tree::{depth, hash, list, pack, pack_bits, progressive, tree, Node};
 
-/// Of a value of the type.
+/// Returns the root of a value of the type.
 pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
     let kind = &schema.get(ty).kind;
     let bytes = || to_ssz(schema, ty, json).expect("a value of the type");
@@ -84,7 +84,7 @@ fn whole(chunks: &[Node]) -> Node {
     tree(chunks, depth(chunks.len() as u128))
 }
 
-/// How many chunks a list may have, of so many elements each.
+/// Returns the maximum number of chunks of a list whose chunks hold `each` elements.
 fn leaves(limit: Limit, each: u128) -> Option<u128> {
     match limit {
         Limit::AtMost(limit) => Some(u128::from(limit).div_ceil(each)),
@@ -92,7 +92,7 @@ fn leaves(limit: Limit, each: u128) -> Option<u128> {
     }
 }
 
-/// The chunks of elements, and how many elements one has.
+/// Returns the chunks of the elements, and the number of elements per chunk.
 fn elements(schema: &Schema, of: TypeId, all: &[Json]) -> (Vec<Node>, u128) {
     let ty = schema.get(of);
     match (&ty.kind, ty.size) {

@@ -1,4 +1,4 @@
-//! What others have read wrongly, one by one.
+//! Edge cases that other implementations have read wrongly.
 
 use sszip_core::ssz::{check, to_ssz, version, Fork, Form, Preset, Problem, Schema, ToJson, ToSsz};
 
@@ -22,7 +22,7 @@ fn schema() -> Schema {
     .unwrap()
 }
 
-/// `Ok`, or what is wrong.
+/// Returns `Ok`, or the error of the check.
 fn checked(ty: &str, ssz: &[u8]) -> Result<(), String> {
     let schema = schema();
     check(&schema, schema.find(ty).unwrap(), ssz).map_err(|error| error.to_string())
@@ -34,9 +34,9 @@ fn read(ty: &str, json: &str) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn bytes_that_are_no_value() {
+fn invalid_bytes_are_refused_with_their_position() {
     let list = |bytes: &[u8]| checked("Lists", bytes);
-    // a's offset, b, c's offset, what they point at
+    // the offset of a, b, the offset of c, and the bytes that the offsets point to
     assert_eq!(list(b"\x09\0\0\0\x07\x0b\0\0\0\x01\x02"), Ok(()));
     let all: [(&[u8], &str); 11] = [
         (
@@ -85,7 +85,7 @@ fn bytes_that_are_no_value() {
         assert_eq!(list(bytes), Err(why.into()));
     }
     assert!(list(b"\x09\0\0\0\x07\x13\0\0\0\x01\0\x02\0\x03\0\x04\0\x05\0").is_err());
-    // an empty variable list is no bytes, and one of one element has an offset
+    // an empty list of variable elements has no bytes, and one of one element has an offset
     assert_eq!(checked("One", b""), Ok(()));
     assert_eq!(checked("One", b"\x04\0\0\0"), Ok(()));
     assert_eq!(
@@ -298,7 +298,7 @@ fn envelopes() {
 }
 
 #[test]
-fn what_has_failed_stays_so() {
+fn reader_and_writer_keep_failing_after_an_error() {
     let schema = schema();
     let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
     let why = reader.push(b"{\"a\":7").unwrap_err();
@@ -309,14 +309,14 @@ fn what_has_failed_stays_so() {
 }
 
 #[test]
-fn a_name_is_not_kept_for_ever() {
+fn name_of_unlimited_length_is_refused() {
     let schema = schema();
     let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
     reader.push(b"{\"").unwrap();
     let refused = (0..100).find_map(|_| reader.push(&[b'x'; 1000]).err());
     let why = refused.unwrap().to_string();
     assert_eq!(why, "byte 1: a name or number of more than 8192 bytes");
-    // white space and what no field wants may be as long as it likes
+    // white space and ignored fields may be of any length
     let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
     reader.push(b"{\"x\":\"").unwrap();
     for _ in 0..100 {
@@ -330,9 +330,9 @@ fn a_name_is_not_kept_for_ever() {
     assert_eq!(reader.end().unwrap()[0], 7);
 }
 
-/// Lists of containers of one size are looked at where they can be wrong.
+/// Lists of containers of a fixed size are checked only where they can be invalid.
 #[test]
-fn the_first_bad_element_is_told() {
+fn first_invalid_element_is_reported() {
     let element = [0xff, 0xff, 1, 7, 1, 1, 0xff];
     let checked = |bad: &[(usize, u8)]| {
         let mut rows = element.repeat(3);
@@ -358,9 +358,9 @@ fn the_first_bad_element_is_told() {
     );
 }
 
-/// What the Engine API's JSON may hold and its SSZ may not.
+/// A status in the JSON of the Engine API may exceed the limits of its SSZ.
 #[test]
-fn statuses_as_nodes_write_them() {
+fn payload_status_is_read_as_nodes_write_it() {
     let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
     let ty = schema.find("PayloadStatus").unwrap();
     let read = |status: &str, error: &str, piece: usize| {
@@ -373,7 +373,7 @@ fn statuses_as_nodes_write_them() {
         }
         reader.end()
     };
-    // status, two offsets, the offset of the one text
+    // status, two offsets, and the offset of the text
     let text = |error: &str, piece| {
         let ssz = read("INVALID", error, piece).unwrap();
         assert_eq!(check(schema, ty, &ssz), Ok(()));
@@ -389,7 +389,7 @@ fn statuses_as_nodes_write_them() {
             let all = "x".repeat(len);
             assert_eq!(text(&all, piece), all[..len.min(1024)]);
         }
-        // of two, three and four bytes, as they are and as escapes
+        // characters of two, three and four bytes, literal and escaped
         for (plain, escape) in [
             ("\u{e9}", "\\u00e9"),
             ("\u{20ac}", "\\u20ac"),
@@ -409,7 +409,7 @@ fn statuses_as_nodes_write_them() {
                 }
             }
         }
-        // wrong before it is cut, and after
+        // an error before the text is cut, and after it
         let all = "x".repeat(2000);
         for bad in ["\\x", "\\ud83d", "\u{1}"] {
             assert!(read("INVALID", &format!("{bad}{all}"), piece).is_err());
@@ -421,10 +421,9 @@ fn statuses_as_nodes_write_them() {
     }
 }
 
-/// Lodestar writes `{"data": ..., "version": ...}`, and some types have fields
-/// of these names.
+/// Lodestar writes `{"data": ..., "version": ...}`, and some types have fields of these names.
 #[test]
-fn what_is_a_member_and_what_is_a_field() {
+fn envelope_members_are_distinguished_from_fields() {
     let schema = Schema::of(Fork::Gloas, Preset::Minimal);
     let read = |name: &str, json: &str, piece: usize| {
         let mut reader = ToSsz::new(schema, schema.find(name).unwrap(), Form::Either);
@@ -473,7 +472,7 @@ fn what_is_a_member_and_what_is_a_field() {
 }
 
 #[test]
-fn a_version_after_the_value() {
+fn version_is_found_after_the_value() {
     let answer = b"{\"data\":{\"version\":\"no\",\"x\":[{}]},\"version\":\"fulu\"} ";
     assert_eq!(version(answer), Ok(Some("fulu".into())));
     assert_eq!(version(b"{\"result\":7}"), Ok(None));

@@ -1,5 +1,5 @@
-//! Types and values as trees, and their roots as ssz/simple-serialize.md,
-//! EIP-7495, EIP-7916 and EIP-8016 say it, one hash after the other.
+//! Types and values as trees, and their roots by ssz/simple-serialize.md, EIP-7495, EIP-7916 and
+//! EIP-8016, computed one hash after the other.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ pub enum Type {
     Boolean,
     Enum,
     ByteVector(usize),
-    /// `None`: progressive.
+    /// A byte list; `None` if it is progressive.
     ByteList(Option<u64>),
     Text(u64),
     Bitvector(usize),
@@ -20,7 +20,7 @@ pub enum Type {
     List(Box<Type>, Option<u64>),
     Optional(Box<Type>),
     Container(Vec<Type>),
-    /// Inactive places are `None`.
+    /// A progressive container; its inactive fields are `None`.
     Progressive(Vec<Option<Type>>),
     Union(Vec<(u8, Type)>),
 }
@@ -34,7 +34,7 @@ pub enum Value {
 }
 
 impl Type {
-    /// As tables write it. Containers get a definition.
+    /// Returns the type in the notation of type tables. Containers are added to `definitions`.
     pub fn text(&self, definitions: &mut String) -> String {
         match self {
             Self::Uint(bytes) => format!("uint{}", 8 * bytes),
@@ -135,7 +135,7 @@ impl Type {
         }
     }
 
-    /// Of the elements or fields.
+    /// Returns the types of the elements or fields.
     fn types(&self, count: usize) -> Vec<&Self> {
         match self {
             Self::Vector(of, _) | Self::List(of, _) | Self::Optional(of) => vec![&**of; count],
@@ -212,7 +212,7 @@ impl Type {
         }
     }
 
-    /// What a list or vector of `self` has as leaves, and how many it may have.
+    /// Returns the leaves of a list or vector of `self`, and their maximum number.
     fn elements(&self, values: &[Value], limit: Option<u64>) -> (Vec<Node>, Option<u128>) {
         let limit = limit.map(u128::from);
         let packed = match self {

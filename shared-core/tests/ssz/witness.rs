@@ -9,7 +9,7 @@ fn schema() -> &'static Schema {
     Schema::of(Fork::Phase0, Preset::Mainnet)
 }
 
-/// By the letter of the yellow paper.
+/// Encodes a string by the letter of the Yellow Paper.
 fn rlp_string(bytes: &[u8]) -> Vec<u8> {
     match bytes {
         [0..=0x7f] => bytes.to_vec(),
@@ -38,7 +38,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Elements of many lengths.
+/// Elements of the given lengths.
 fn elements(lens: &[usize]) -> Vec<Vec<u8>> {
     let bytes = |len: &usize| (0..*len).map(|n| (n * 7 + len) as u8).collect();
     lens.iter().map(bytes).collect()
@@ -84,7 +84,7 @@ fn answer(rlp: &[u8]) -> String {
 }
 
 #[test]
-fn rlp_goes_both_ways_in_pieces_of_any_length() {
+fn rlp_witness_converts_in_both_directions_in_any_pieces() {
     let (json, parts) = witness();
     let plain = schema().find("ExecutionWitness").unwrap();
     let expected = to_ssz(schema(), plain, json.as_bytes()).unwrap();
@@ -101,7 +101,7 @@ fn rlp_goes_both_ways_in_pieces_of_any_length() {
         let mut choices = Choices(&choices);
         let ssz = in_pieces(schema(), ty, Form::Bare, text.as_bytes(), &mut choices).unwrap();
         assert_eq!(check(schema(), ty, &ssz), Ok(()));
-        // status, three offsets, the offset of the one witness
+        // status, three offsets, and the offset of the witness
         assert_eq!(ssz[..13], *b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
         assert!(ssz[17..] == expected, "the witness is another");
         let back = String::from_utf8(to_json(schema(), ty, &ssz).unwrap()).unwrap();
@@ -111,9 +111,9 @@ fn rlp_goes_both_ways_in_pieces_of_any_length() {
     }
 }
 
-/// Parts of megabytes stay where they are read, and are sent from there.
+/// Parts of several megabytes stay in the memory in which they are read, and are sent from there.
 #[test]
-fn long_parts_in_any_order() {
+fn long_parts_are_converted_in_any_order_of_fields() {
     let lengths: Vec<usize> = (0..2500).map(|n| n % 1025).collect();
     let lists = [
         elements(&lengths),
@@ -137,7 +137,7 @@ fn long_parts_in_any_order() {
         [bytes, all.concat()].concat()
     };
     let ty = schema().find("ExecutionWitness").unwrap();
-    // in which order the fields come, and which list each is
+    // the order of the fields, and of the lists
     for order in [
         [0, 1, 2],
         [2, 1, 0],
@@ -174,10 +174,9 @@ fn long_parts_in_any_order() {
     }
 }
 
-/// geth from v1.16.4 on writes `[headers, codes, state, keys]`, and reads
-/// nothing else.
+/// geth from v1.16.4 on writes `[headers, codes, state, keys]`, and reads no other form.
 #[test]
-fn a_fourth_list_is_skipped_and_written_when_asked_for() {
+fn fourth_list_is_skipped_and_written_on_request() {
     let (_, parts) = witness();
     let ty = schema().find("NewPayloadWithWitness").unwrap();
     let three = rlp_list(&parts);
@@ -213,9 +212,10 @@ fn a_fourth_list_is_skipped_and_written_when_asked_for() {
     assert_eq!(value["witness"], format!("0x{}", hex(&four(&[]))));
 }
 
-/// The byte of the text at which the item begins, however the text is cut.
+/// The error has the position in the text at which the RLP item begins, for any division into
+/// pieces.
 #[test]
-fn wrong_rlp_says_where() {
+fn invalid_rlp_is_reported_with_its_position() {
     let ty = schema().find("NewPayloadWithWitness").unwrap();
     let at = |rlp: &[u8], byte: usize| {
         let text = answer(rlp);
@@ -234,18 +234,19 @@ fn wrong_rlp_says_where() {
     let all = rlp_list(&[content]);
     // the last item, whose prefix has three bytes
     at(&all, all.len() - 1028);
-    // where the fifth one would be
+    // the position of the fifth item
     let keys = rlp_list(&[rlp_string(&[9; 32])]);
     let five = [empty.clone(), codes, empty.clone(), keys, empty].concat();
     let all = rlp_list(&[five]);
     at(&all, all.len() - 1);
-    // where it ends
+    // the end of the text
     at(&all[..70_000], 70_000);
 }
 
-/// Each digit changed: right or wrong, and where, however the text is cut.
+/// Changes each digit: the result, with the position of an error, is the same for any division
+/// into pieces.
 #[test]
-fn changed_rlp_is_read_alike() {
+fn changed_rlp_is_read_equally_in_any_pieces() {
     let ty = schema().find("NewPayloadWithWitness").unwrap();
     let strings = |lens: &[usize]| {
         let items: Vec<Vec<u8>> = elements(lens).iter().map(|item| rlp_string(item)).collect();
@@ -287,7 +288,7 @@ fn changed_rlp_is_read_alike() {
 }
 
 #[test]
-fn what_is_no_witness_is_refused() {
+fn invalid_witness_is_refused_with_a_reason() {
     let (_, parts) = witness();
     let ty = schema().find("NewPayloadWithWitness").unwrap();
     let refused = |rlp: Vec<u8>| {
@@ -350,12 +351,12 @@ fn what_is_no_witness_is_refused() {
         assert_eq!(refused(rlp), why);
     }
     assert!(refused(rlp_list(&vec![empty.clone(); 2])).contains("missing"));
-    // no hexadecimal digits, no string
+    // invalid hexadecimal digits, and values that are not strings
     for wrong in ["\"0xc\"", "\"0xzz\"", "7", "{}", "\"\""] {
         let text = format!("{{\"status\":\"VALID\",\"latestValidHash\":null,\"witness\":{wrong}}}");
         assert!(to_ssz(schema(), ty, text.as_bytes()).is_err(), "{wrong}");
     }
-    // a header that is no RLP has no place in RLP
+    // a header that is not RLP cannot be written as RLP
     let bad = to_ssz(
         schema(),
         schema().find("ExecutionWitness").unwrap(),
@@ -370,9 +371,9 @@ fn what_is_no_witness_is_refused() {
     );
 }
 
-/// The recorded witnesses, in the form of each node.
+/// The recorded witnesses, in the notation of each node.
 #[test]
-fn recorded_witnesses() {
+fn recorded_witnesses_convert_in_both_directions() {
     let Some(corpus) = crate::corpus() else {
         eprintln!("skipped: no ../shared/corpus");
         return;
@@ -413,7 +414,7 @@ fn recorded_witnesses() {
                     false => assert_eq!(header, recorded),
                 }
             }
-            // and by way of RLP
+            // the same by way of RLP
             let answer = [b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0", &ssz[..]].concat();
             let json = to_json(schema(), with, &answer).unwrap();
             assert!(to_ssz(schema(), with, &json).unwrap() == answer);

@@ -1,4 +1,5 @@
-//! Tables that are old leave; what is asked for is put again in time.
+//! Expiry of SST files by age: old files are dropped, and entries that are requested are stored
+//! again in time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ use sszip_core::cache::store::Store;
 
 use super::support::{body, config, count, folder, has, header, key, open, put, reopen, NOW};
 
-/// RocksDB notes with its own clock when a table was made.
+/// Milliseconds of the system clock, by which RocksDB records the creation of an SST file.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()
@@ -20,11 +21,11 @@ fn is_old(store: &Store, n: u64) -> bool {
 const HOUR: u64 = 3_600_000;
 
 #[test]
-fn a_table_leaves_by_the_time_it_was_made() {
+fn sst_file_is_dropped_by_its_creation_time() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     put(&store, 1, 1000);
-    // what lies in memory stays
+    // entries in memtables stay
     assert_eq!(store.forget(HOUR, HOUR, now() + 3 * HOUR).unwrap(), 0);
     store.flush().unwrap();
     put(&store, 2, 1000);
@@ -34,7 +35,7 @@ fn a_table_leaves_by_the_time_it_was_made() {
     assert_eq!(store.forget(HOUR, HOUR, made + HOUR + 3_000).unwrap(), 1);
     assert!(!has(&store, 1));
     assert!(has(&store, 2));
-    // and it does not come back
+    // a dropped file does not come back
     store.close().unwrap();
     let store = reopen(&config(folder.path()));
     assert_eq!(count(&store, 3), 1);
@@ -42,7 +43,7 @@ fn a_table_leaves_by_the_time_it_was_made() {
 }
 
 #[test]
-fn each_class_has_its_own_tables() {
+fn classes_have_sst_files_of_their_own() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let mut aging = header(&store, 1);
@@ -55,7 +56,7 @@ fn each_class_has_its_own_tables() {
 }
 
 #[test]
-fn what_is_older_is_old_and_stays_when_it_is_put_again() {
+fn old_entry_is_reported_and_stays_when_it_is_stored_again() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     for n in 0..4 {
@@ -72,7 +73,7 @@ fn what_is_older_is_old_and_stays_when_it_is_put_again() {
     for n in 0..4 {
         assert!(is_old(&store, n), "{n}");
     }
-    // asked for, and put again: it lies in memory
+    // the entry is requested and stored again, in a memtable
     put(&store, 0, 1000);
     assert!(!is_old(&store, 0));
     assert!(is_old(&store, 1));
@@ -82,7 +83,7 @@ fn what_is_older_is_old_and_stays_when_it_is_put_again() {
 }
 
 #[test]
-fn what_was_there_before_a_start_has_the_age_it_had() {
+fn entries_keep_their_age_across_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -96,10 +97,9 @@ fn what_was_there_before_a_start_has_the_age_it_had() {
     assert_eq!(store.forget(HOUR, HOUR, now() + 2 * HOUR).unwrap(), 1);
 }
 
-/// RocksDB's own `ttl` lets a table go whose oldest entry is too old, with the
-/// newest in it.
+/// RocksDB's own `ttl` drops a file whose oldest entry is too old, together with its newest.
 #[test]
-fn a_join_makes_nothing_leave_early() {
+fn compaction_drops_no_entry_early() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let first = now();
@@ -112,7 +112,7 @@ fn a_join_makes_nothing_leave_early() {
     }
     let joined = now();
     let end = Instant::now() + Duration::from_secs(30);
-    // in the background
+    // compaction runs in the background
     let tables = || {
         let files = std::fs::read_dir(folder.path().join("store/db")).unwrap();
         files
@@ -127,7 +127,7 @@ fn a_join_makes_nothing_leave_early() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(joined - first >= 2_500);
-    // too old for the first entry alone
+    // too old for the first entry only
     assert_eq!(store.forget(HOUR, HOUR, first + HOUR + 1_500).unwrap(), 0);
     assert_eq!(count(&store, 8), 8);
     let dropped = store.forget(HOUR, HOUR, now() + HOUR + 3_000).unwrap();
@@ -136,7 +136,7 @@ fn a_join_makes_nothing_leave_early() {
 }
 
 #[test]
-fn tables_leave_while_others_come() {
+fn sst_files_are_dropped_while_others_are_written() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     std::thread::scope(|scope| {
@@ -149,7 +149,7 @@ fn tables_leave_while_others_come() {
             }
         });
         while !writer.is_finished() {
-            // all that is a table goes, unless it is being joined
+            // drops each SST file, except those in a compaction
             store.forget(1, 1, now() + HOUR).unwrap();
         }
     });

@@ -1,4 +1,4 @@
-//! The store stays within its bytes, and keeps what is asked for.
+//! Size limits of the store: it stays within its bytes, and keeps requested entries.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use sszip_core::cache::store::{Config, Store};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
-/// Bytes of all files below `path`. Files come and go meanwhile.
+/// Bytes of all files below `path`. Files may be created and removed meanwhile.
 fn du(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else {
         return 0;
@@ -24,7 +24,7 @@ fn du(path: &Path) -> u64 {
         .sum()
 }
 
-/// A body of `length` bytes, cheaply.
+/// A body of `length` bytes, from a fast generator.
 fn noise(n: u64, length: usize) -> Vec<u8> {
     let mut state = n | 1;
     let words = std::iter::repeat_with(|| {
@@ -53,13 +53,13 @@ fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
     }
 }
 
-/// Stores ten times as much as there is room for, in entries of `lengths`, and
-/// asks for the first of them again and again.
+/// Stores ten times the capacity in entries of `lengths`, and requests the first entry again and
+/// again.
 fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     let folder = folder();
     let config = Config::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
-    // and what is being written, while what makes way for it is still there
+    // includes the bytes that are being written while the replaced files still exist
     let most = config.max_size / 4 * 5 + config.memory();
     let (mut written, mut n) = (0, 0);
     let mut again = 0;
@@ -81,7 +81,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
             }
         }
     }
-    // once in a while, not each time
+    // now and then, not each time
     assert!((3..100).contains(&again), "put again {again} times");
     store.flush().unwrap();
 
@@ -91,11 +91,11 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
         .flatten()
         .map(|stored| stored.len() as u64)
         .sum();
-    // one class alone gets nearly all of it
+    // one class alone uses nearly all of the capacity
     assert!(kept > config.max_size / 100 * 65, "{kept} bytes are kept");
     let written = store.status().written;
     assert!(written.compaction < written.flush / 4, "{written:?}");
-    // what comes first leaves first, and says so before
+    // entries are evicted in the order of storage, and reported as old before
     let of_class: Vec<_> = (0..n)
         .filter(|n| class(*n) == Class::Immutable)
         .map(|n| found[n as usize].as_ref())
@@ -109,7 +109,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     let share = old.count() as f64 / (of_class.len() - first) as f64;
     assert!((0.05..0.5).contains(&share), "{share} of it is old");
 
-    // a smaller one is made smaller
+    // a store with a smaller capacity shrinks
     drop(found);
     store.close().unwrap();
     let smaller = Config {
@@ -121,7 +121,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
         put_noise(&store, 2_000_000 + n, 20_000, class(n));
     }
     store.flush().unwrap();
-    // RocksDB removes the files of tables that were dropped in the background
+    // RocksDB removes the files of dropped SST files in the background
     let began = Instant::now();
     while du(&config.path) > smaller.max_size / 4 * 5 {
         let used = du(&config.path);
@@ -131,12 +131,12 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
 }
 
 #[test]
-fn ten_times_too_much_of_one_class() {
+fn store_stays_within_its_size_with_entries_of_one_class() {
     overfill([1000, 30_000, 300_000], |_| Class::Immutable);
 }
 
 #[test]
-fn ten_times_too_much_of_small_ones_in_two_classes() {
+fn store_stays_within_its_size_with_small_entries_of_two_classes() {
     let either = |n: u64| match n % 4 {
         1 => Class::Resource,
         _ => Class::Immutable,
@@ -145,7 +145,7 @@ fn ten_times_too_much_of_small_ones_in_two_classes() {
 }
 
 #[test]
-fn a_class_that_grows_takes_its_share_back() {
+fn growing_class_regains_its_share() {
     let folder = folder();
     let config = Config::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
@@ -173,13 +173,13 @@ fn a_class_that_grows_takes_its_share_back() {
         bytes(10_000)
     );
     assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
-    // entries of the one don't drive the other's out altogether
+    // entries of one class do not evict all of the other
     fill(20_000, Class::Resource);
     assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
 }
 
 #[test]
-fn flushes_of_little_do_not_leave_many_files() {
+fn small_flushes_do_not_leave_many_files() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -193,12 +193,12 @@ fn flushes_of_little_do_not_leave_many_files() {
     assert!(most < 100, "{most} files");
     assert!((0..600).all(|n| store.get(&key(n), NOW).is_some()));
     let written = store.status().written;
-    // each entry some times, not some hundreds of times
+    // each entry is rewritten some times, not some hundreds of times
     assert!(written.compaction < 600 * 1000 * 20, "{written:?}");
 }
 
 #[test]
-fn a_flush_of_nothing_writes_nothing() {
+fn empty_flush_writes_no_bytes() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     put(&store, 1, 500);
@@ -210,10 +210,11 @@ fn a_flush_of_nothing_writes_nothing() {
     assert_eq!(store.status().written, before);
 }
 
-/// However it is filled: what is looked up asks each table, and each is an open file.
+/// SST files stay few in any way of filling: a look-up reads each of them, and each is an open
+/// file.
 #[test]
-fn a_large_store_has_few_tables() {
-    // by full write buffers; and by flushes of so little that eight of them are longer
+fn large_store_has_few_sst_files() {
+    // by full write buffers, and by flushes so small that eight of them are longer than one
     for (is_flushed, bytes) in [(false, 80 << 20), (true, 16 << 20)] {
         let folder = folder();
         let config = Config {
@@ -243,14 +244,14 @@ fn a_large_store_has_few_tables() {
             .iter()
             .map(|it| it.as_ref().unwrap())
             .collect();
-        // tables are dropped as a whole, and no more of them than have to be
+        // whole SST files are dropped, and no more of them than necessary
         let kept_bytes = kept.len() as u64 * 20_000;
         let least = config.max_size.min(bytes) / 100 * 80;
         assert!(kept_bytes > least, "{kept_bytes} bytes are kept");
         let old = kept.iter().filter(|stored| stored.is_old).count();
         let share = old as f64 / kept.len() as f64;
         match is_flushed {
-            // not full yet
+            // the store is not full yet
             true => assert!(first == 0 && old == 0, "{old} of it are old"),
             false => assert!((0.05..0.5).contains(&share), "{share} of it is old"),
         }

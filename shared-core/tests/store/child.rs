@@ -1,8 +1,7 @@
-//! This test binary as another process, to be killed.
+//! A second process of this test binary, to be killed.
 //!
-//! The child is the test [`child`], which does nothing unless it is told what.
-//! It says what was acknowledged on its standard output, in lines that begin
-//! with `@`.
+//! The child runs the test [`child`], which returns at once unless a role is set. It reports
+//! acknowledged operations on its standard output, in lines that begin with `@`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,7 +12,7 @@ const ROLE: &str = "SSZIP_STORE_CHILD";
 const FOLDER: &str = "SSZIP_STORE_FOLDER";
 const ARGUMENT: &str = "SSZIP_STORE_ARGUMENT";
 
-/// A child and what it says.
+/// A child process and its reports.
 pub struct Running {
     child: Child,
     pub said: Receiver<String>,
@@ -25,8 +24,8 @@ pub fn start(role: &str, folder: &Path, argument: u64, environment: &[(&str, &st
     run(command, role, folder, argument, environment)
 }
 
-/// The same where it may mount file systems, which end with it.
-pub fn start_where_it_may_mount(role: &str, folder: &Path) -> Running {
+/// Starts `role` in a mount namespace of its own, whose file systems are unmounted with it.
+pub fn start_in_mount_namespace(role: &str, folder: &Path) -> Running {
     let mut command = Command::new("unshare");
     command.arg("--mount");
     if !rustix::process::geteuid().is_root() {
@@ -52,13 +51,13 @@ fn run(
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (tell, said) = channel();
+    let (sender, said) = channel();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
-            // libtest writes its own lines, and one without an end
+            // libtest writes lines of its own, and one without an end
             if let Some((_, said)) = line.split_once('@') {
-                let _ = tell.send(said.to_owned());
+                let _ = sender.send(said.to_owned());
             }
         }
     });
@@ -66,23 +65,23 @@ fn run(
 }
 
 impl Running {
-    /// `kill -9`, and all that was said before.
+    /// Kills the child, and returns all of its reports.
     pub fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.said.iter().collect()
     }
 
-    /// Waits for its own end: whether it was a good one, and all it said.
+    /// Waits for the end of the child, and returns whether it succeeded, with all of its reports.
     pub fn wait(mut self) -> (bool, Vec<String>) {
         let good = self.child.wait().unwrap().success();
         (good, self.said.iter().collect())
     }
 }
 
-/// Tells the parent.
+/// Sends a report to the parent.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    // libtest's own prints are not wanted here
+    // the print macros of libtest would capture the line
     let mut out = std::io::stdout().lock();
     writeln!(out, "@{line}").unwrap();
     out.flush().unwrap();

@@ -1,5 +1,5 @@
-//! `kill -9` at any moment: what was acknowledged as lasting lasts, and of the
-//! rest a beginning is kept, never an entry without what was noted before it.
+//! `kill -9` at any moment: each acknowledged durable write survives, and the other entries
+//! survive up to some point, never an entry without the mark that was recorded before it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,8 +12,8 @@ use sszip_core::cache::store::{Config, Store, StoreError};
 use super::child::{say, start};
 use super::support::{config, folder, has, key, open, put, reopen};
 
-/// The child: writes entries from `base` on, flushes and purges now and then,
-/// for ever. Memtables are small, so that RocksDB flushes by itself too.
+/// The child process: stores entries from `base` on, with flushes and purges in between, until it
+/// is killed. Memtables are small, so that RocksDB flushes by itself too.
 pub fn write(folder: &Path, base: u64) {
     let store = reopen(&small(folder));
     for n in base.. {
@@ -38,7 +38,7 @@ fn small(folder: &Path) -> Config {
     }
 }
 
-/// The keys in the family of entries.
+/// Returns the keys of the column family of entries.
 fn keys(config: &Config) -> BTreeSet<Vec<u8>> {
     let family = |name| Family {
         name,
@@ -58,14 +58,14 @@ fn keys(config: &Config) -> BTreeSet<Vec<u8>> {
     keys
 }
 
-/// Numbers said with this word.
+/// Returns the numbers of the reports that begin with `word`.
 fn numbers(said: &[String], word: &str) -> Vec<u64> {
     let number = |line: &String| line.strip_prefix(word)?.trim().parse().ok();
     said.iter().filter_map(number).collect()
 }
 
 #[test]
-fn killed_at_any_moment() {
+fn durable_writes_survive_a_kill_at_any_moment() {
     let folder = folder();
     let config = small(folder.path());
     open(&config).0.close().unwrap();
@@ -75,7 +75,7 @@ fn killed_at_any_moment() {
     for round in 0..60 {
         let base = round * 1_000_000;
         let child = start("write", folder.path(), base, &[]);
-        // any time after it has begun
+        // kills the child after a random number of reports
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -86,7 +86,7 @@ fn killed_at_any_moment() {
         said.extend(child.kill());
         let store = reopen(&config);
 
-        // what was purged, in any round, is not found
+        // an entry that was purged in any round is not found
         let now_purged = numbers(&said, "purged");
         purged.extend(&now_purged);
         for n in &purged {
@@ -94,12 +94,12 @@ fn killed_at_any_moment() {
         }
         store.close().unwrap();
 
-        // though it is there, for a purge deletes nothing
+        // its row still exists: a purge deletes no row
         let entries = keys(&config);
         let there = |n: &u64| entries.contains(&key(*n)[..]);
         assert!(purged.iter().all(there));
 
-        // of this round a beginning is kept: all that was flushed, at least
+        // the entries of this round survive up to some point, at least the last flush
         let written = numbers(&said, "put").into_iter().max().unwrap() + 1;
         let kept = (base..).take_while(there).count() as u64;
         let later = (base + kept..written + 100).filter(there).count();
@@ -113,17 +113,17 @@ fn killed_at_any_moment() {
         lost += written.saturating_sub(base + kept);
     }
     println!("{survived} survived, {lost} lost, {} purged", purged.len());
-    // the rounds were worth something
+    // the rounds had all three outcomes
     assert!(survived > 1000 && lost > 100 && purged.len() > 20);
 }
 
-/// The child: what is final moves on, and entries that it made final follow,
-/// for ever.
+/// The child process: records marks, each followed by entries that it made final, until it is
+/// killed.
 pub fn mark(folder: &Path, base: u64) {
     let store = reopen(&small(folder));
     for n in base.. {
         if n % 7 == 0 {
-            note(&store, n);
+            record_mark(&store, n);
         }
         put(&store, n, 100 + (n * 7919 % 9000) as usize);
         if n % 97 == 50 {
@@ -136,8 +136,8 @@ pub fn mark(folder: &Path, base: u64) {
     }
 }
 
-/// Notes `n`, once the disk keeps up.
-fn note(store: &Store, n: u64) {
+/// Records the mark `n`, as soon as the store accepts it.
+fn record_mark(store: &Store, n: u64) {
     for _ in 0..10_000 {
         match store.control_note(b"mark", Some(&n.to_be_bytes())) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
@@ -147,9 +147,9 @@ fn note(store: &Store, n: u64) {
     panic!("busy for ten seconds");
 }
 
-/// An entry never survives without the mark that was noted before it.
+/// An entry never survives without the mark that was recorded before it.
 #[test]
-fn no_entry_outlives_what_made_it_final() {
+fn entry_never_survives_without_its_finality_mark() {
     let folder = folder();
     let config = small(folder.path());
     open(&config).0.close().unwrap();
@@ -174,7 +174,7 @@ fn no_entry_outlives_what_made_it_final() {
         let written = numbers(&said, "put").into_iter().max().unwrap() + 1;
         let there = (base..written + 100).filter(|n| entries.contains(&key(*n)[..]));
         let newest = there.max();
-        // of those before base there is another mark, or this one
+        // entries below the base have another mark, or this one
         assert!(
             newest.is_none_or(|newest| mark >= newest / 7 * 7),
             "{mark} {newest:?}"

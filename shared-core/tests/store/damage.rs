@@ -1,5 +1,5 @@
-//! Damage of every kind, to every kind of file: never a purged answer, never a
-//! wrong one, never a store that can't be used.
+//! Damage of each kind to each kind of file: no purged or wrong entry is found, and the store
+//! stays usable.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::child::{say, start};
 use super::support::{config, count, folder, has, header, key, open, put, reopen, try_open, NOW};
 
-/// 1 to 100, of which 50 is purged before the last flush and 60 after it.
+/// Entries 1 to 100: 50 is purged before the last flush, 60 and 61 after it.
 const ENTRIES: u64 = 101;
 const LATER: u64 = NOW + 1000;
 
@@ -28,7 +28,7 @@ fn fill(store: &Store) {
     }
 }
 
-/// The child.
+/// The child process.
 pub fn fill_and_wait(folder: &Path) {
     let (store, _) = open(&config(folder));
     fill(&store);
@@ -67,7 +67,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Files of the store whose name begins or ends so, the largest first.
+/// Files of the store whose name begins or ends with `kind`, the largest first.
 fn files(config: &Config, kind: &str) -> Vec<PathBuf> {
     let folders = [config.path.clone(), config.path.join("db")];
     let mut files: Vec<_> = folders
@@ -87,12 +87,12 @@ fn files(config: &Config, kind: &str) -> Vec<PathBuf> {
 enum Blow {
     Empty,
     Half,
-    /// At so many sixteenths of its length.
+    /// Flips a bit at this sixteenth of the length.
     Flip(u64),
     Remove,
 }
 
-fn strike(path: &Path, blow: Blow) {
+fn apply_damage(path: &Path, blow: Blow) {
     let mut content = fs::read(path).unwrap();
     let length = content.len();
     match blow {
@@ -107,8 +107,9 @@ fn strike(path: &Path, blow: Blow) {
     }
 }
 
-/// Opens what is left, and gives how it opened and how much is found.
-fn outlast(config: &Config, what: &str) -> (Opening, u64) {
+/// Opens the damaged store, checks it, and returns how it was opened and the number of entries
+/// found.
+fn check_reopened(config: &Config, what: &str) -> (Opening, u64) {
     let (store, opening) = try_open(config, LATER).unwrap_or_else(|error| {
         panic!("{what}: {error}");
     });
@@ -118,7 +119,7 @@ fn outlast(config: &Config, what: &str) -> (Opening, u64) {
     }
     if let Opening::SetAside { to, .. } = &opening {
         assert_eq!(found, 0, "{what}");
-        // a fill that was on its way to the store that was here
+        // a fill that was in flight when the store was set aside
         let mut late = header(&store, 60);
         late.about.generation = NOW + 1;
         assert!(store.put(&key(60), &late, b"late").is_err(), "{what}");
@@ -137,7 +138,7 @@ fn outlast(config: &Config, what: &str) -> (Opening, u64) {
     (opening, found)
 }
 
-fn blows(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64)> {
+fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64)> {
     let flips = [0, 1, 4, 7, 10, 13, 16].map(Blow::Flip);
     let blows = [Blow::Empty, Blow::Half, Blow::Remove]
         .into_iter()
@@ -147,15 +148,15 @@ fn blows(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64)> {
             let folder = make();
             let config = config(folder.path());
             let file = files(&config, kind).first().cloned();
-            strike(&file.unwrap_or_else(|| panic!("no {kind}")), blow);
-            let (opening, found) = outlast(&config, &format!("{kind} {blow:?}"));
+            apply_damage(&file.unwrap_or_else(|| panic!("no {kind}")), blow);
+            let (opening, found) = check_reopened(&config, &format!("{kind} {blow:?}"));
             (blow, opening, found)
         })
         .collect()
 }
 
-/// Nothing of it can be missing without being noticed.
-fn all_noticed(outcomes: &[(Blow, Opening, u64)]) {
+/// Checks that no loss went undetected.
+fn check_all_losses_detected(outcomes: &[(Blow, Opening, u64)]) {
     for (blow, opening, found) in outcomes {
         let whole = *opening == Opening::Reopened && *found == ENTRIES - 4;
         let noticed = matches!(opening, Opening::SetAside { .. });
@@ -164,29 +165,29 @@ fn all_noticed(outcomes: &[(Blow, Opening, u64)]) {
 }
 
 #[test]
-fn undamaged() {
+fn undamaged_store_is_reopened_with_all_entries() {
     for make in [killed, closed] {
         let folder = make();
-        let (opening, found) = outlast(&config(folder.path()), "nothing");
+        let (opening, found) = check_reopened(&config(folder.path()), "nothing");
         assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
     }
 }
 
 #[test]
-fn the_manifest() {
+fn damaged_manifest_is_detected() {
     for make in [killed, closed] {
-        all_noticed(&blows(make, "MANIFEST"));
+        check_all_losses_detected(&damage_each_way(make, "MANIFEST"));
     }
 }
 
 #[test]
-fn current() {
-    all_noticed(&blows(killed, "CURRENT"));
+fn damaged_current_file_is_detected() {
+    check_all_losses_detected(&damage_each_way(killed, "CURRENT"));
 }
 
-/// It can't be damaged: nothing goes through it.
+/// The write-ahead log is not used, and so cannot be damaged.
 #[test]
-fn the_log() {
+fn write_ahead_log_is_empty() {
     let folder = killed();
     let logs = files(&config(folder.path()), ".log");
     assert!(!logs.is_empty());
@@ -195,10 +196,10 @@ fn the_log() {
     }
 }
 
-/// A table of entries loses those that it can't give any more, no others.
+/// A damaged SST file loses the entries that cannot be read, and no others.
 #[test]
-fn a_table() {
-    for (blow, opening, found) in blows(closed, ".sst") {
+fn damaged_sst_file_loses_only_its_unreadable_entries() {
+    for (blow, opening, found) in damage_each_way(closed, ".sst") {
         match (blow, opening) {
             (_, Opening::SetAside { .. }) => {}
             (Blow::Flip(_), Opening::Reopened) => {
@@ -209,29 +210,29 @@ fn a_table() {
     }
 }
 
-/// The tables that hold the purges, among others.
+/// The SST files with the purges are among them.
 #[test]
-fn each_of_the_tables() {
+fn purged_entries_stay_removed_when_any_sst_file_is_damaged() {
     for blow in [Blow::Half, Blow::Remove, Blow::Flip(1), Blow::Flip(3)] {
         for table in 0.. {
             let folder = closed();
             let config = config(folder.path());
-            // how many there are depends on when they were joined
+            // their number depends on the compactions
             let tables = files(&config, ".sst");
             let Some(path) = tables.get(table) else {
                 assert!(table > 0, "no table");
                 break;
             };
-            strike(path, blow);
-            outlast(&config, &format!("table {table} {blow:?}"));
+            apply_damage(path, blow);
+            check_reopened(&config, &format!("table {table} {blow:?}"));
         }
     }
 }
 
 #[test]
-fn what_can_be_done_without() {
+fn store_is_reopened_when_options_or_identity_are_damaged() {
     for kind in ["OPTIONS", "IDENTITY"] {
-        for (blow, opening, found) in blows(killed, kind) {
+        for (blow, opening, found) in damage_each_way(killed, kind) {
             assert_eq!(
                 (opening, found),
                 (Opening::Reopened, ENTRIES - 4),
@@ -242,8 +243,8 @@ fn what_can_be_done_without() {
 }
 
 #[test]
-fn the_marker() {
-    for (blow, opening, _) in blows(killed, "sszip-store") {
+fn store_is_set_aside_when_its_marker_is_damaged() {
+    for (blow, opening, _) in damage_each_way(killed, "sszip-store") {
         assert!(
             matches!(
                 opening,
@@ -258,11 +259,11 @@ fn the_marker() {
 }
 
 #[test]
-fn the_whole_database() {
+fn store_is_replaced_when_its_database_is_missing() {
     let folder = closed();
     let config = config(folder.path());
     fs::remove_dir_all(config.path.join("db")).unwrap();
-    let (opening, _) = outlast(&config, "no database");
+    let (opening, _) = check_reopened(&config, "no database");
     assert_eq!(
         opening,
         Opening::SetAside {
@@ -272,9 +273,9 @@ fn the_whole_database() {
     );
 }
 
-/// Somebody puts back a backup of the database.
+/// A backup of the database was restored.
 #[test]
-fn an_older_database_has_lost_purges() {
+fn store_is_set_aside_when_its_database_is_older_than_the_marker() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -301,12 +302,12 @@ fn an_older_database_has_lost_purges() {
 }
 
 #[test]
-fn the_database_of_another_store() {
+fn store_is_set_aside_when_its_database_belongs_to_another_store() {
     let (folder, other) = (closed(), closed());
     let config = config(folder.path());
     fs::remove_dir_all(config.path.join("db")).unwrap();
     copy(&other.path().join("store/db"), &config.path.join("db"));
-    let (opening, _) = outlast(&config, "another's");
+    let (opening, _) = check_reopened(&config, "another's");
     assert!(matches!(
         opening,
         Opening::SetAside {
@@ -317,7 +318,7 @@ fn the_database_of_another_store() {
 }
 
 #[test]
-fn two_of_the_broken_are_kept() {
+fn last_two_broken_databases_are_kept() {
     let folder = closed();
     let config = config(folder.path());
     for n in 1..=5 {
@@ -335,9 +336,9 @@ fn two_of_the_broken_are_kept() {
     assert_eq!(there, [4, 5]);
 }
 
-/// What a later version made is not touched.
+/// The files of a later version are not changed.
 #[test]
-fn a_newer_format_is_left_alone() {
+fn newer_format_is_left_unchanged() {
     let folder = closed();
     let config = config(folder.path());
     let marker = config.path.join("sszip-store");
@@ -348,30 +349,29 @@ fn a_newer_format_is_left_alone() {
     let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Newer { format: 4 }), "{error}");
     fs::write(&marker, old).unwrap();
-    let (opening, found) = outlast(&config, "the old version again");
+    let (opening, found) = check_reopened(&config, "the old version again");
     assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
 }
 
-/// What an earlier version made begins anew, and with what was purged there
-/// nothing comes back.
+/// A store of an earlier version is replaced by an empty one, in which no purged entry is found.
 #[test]
-fn an_older_format_is_set_aside() {
+fn older_format_is_set_aside() {
     let folder = closed();
     let config = config(folder.path());
     let content = "sszip-store 1\nname and serial\n";
     let crc = crc32fast::hash(content.as_bytes());
     let marker = format!("{content}crc32 {crc:08x}\n");
     fs::write(config.path.join("sszip-store"), marker).unwrap();
-    let (opening, found) = outlast(&config, "an earlier version's");
+    let (opening, found) = check_reopened(&config, "an earlier version's");
     let damage = Damage::Older(1);
     let to = Some(config.path.join("broken-1"));
     assert_eq!((opening, found), (Opening::SetAside { damage, to }, 0));
     reopen(&config);
 }
 
-/// Run as root, as the tests of the module are, only.
+/// Runs only as root, like the tests of the module.
 #[test]
-fn a_folder_or_a_file_of_another_user() {
+fn folder_or_file_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -385,7 +385,7 @@ fn a_folder_or_a_file_of_another_user() {
         "{error}"
     );
     std::os::unix::fs::chown(&config.path, Some(0), None).unwrap();
-    // damage, and a file that says that it may be none
+    // damage, with a file whose owner shows that it may belong to another process
     let current = config.path.join("db/CURRENT");
     fs::write(&current, "MANIFEST-nonsense\n").unwrap();
     std::os::unix::fs::chown(&current, nobody, None).unwrap();
@@ -394,9 +394,9 @@ fn a_folder_or_a_file_of_another_user() {
     assert!(!config.path.join("broken-1").exists());
 }
 
-/// Whoever made the folder's files with a tool is not robbed of them.
+/// A file at the store's path is not overwritten.
 #[test]
-fn a_file_instead_of_a_folder_is_an_error() {
+fn file_instead_of_a_folder_is_refused() {
     let folder = folder();
     let config = config(folder.path());
     fs::write(&config.path, b"something").unwrap();
@@ -405,13 +405,13 @@ fn a_file_instead_of_a_folder_is_an_error() {
     assert_eq!(fs::read(&config.path).unwrap(), b"something");
 }
 
-/// What others keep in a folder is not mixed with a store.
+/// A folder with other files is not used as a store.
 #[test]
-fn a_folder_with_something_else_in_it_is_an_error() {
+fn folder_with_other_files_is_refused() {
     let folder = folder();
     let config = config(folder.path());
     fs::create_dir(&config.path).unwrap();
-    // of a file system that is mounted there
+    // the directory of a mounted file system
     fs::create_dir(config.path.join("lost+found")).unwrap();
     fs::write(config.path.join("probe"), b"something").unwrap();
     let error = try_open(&config, NOW).unwrap_err();
@@ -424,14 +424,14 @@ fn a_folder_with_something_else_in_it_is_an_error() {
 }
 
 #[test]
-fn nobody_else_can_read_it() {
+fn store_files_are_readable_by_the_owner_only() {
     let folder = closed();
     let path = folder.path().join("store");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o700);
     for file in ["LOCK", "sszip-store"] {
         assert_eq!(mode(&path.join(file)), 0o600, "{file}");
-        // as an earlier version may have left it
+        // the mode that an earlier version may have left
         let all = fs::Permissions::from_mode(0o666);
         fs::set_permissions(path.join(file), all).unwrap();
     }

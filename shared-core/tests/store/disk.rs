@@ -1,5 +1,4 @@
-//! Disks that are full, and disks that can't be written: a tmpfs of the
-//! child's own.
+//! Full disks and read-only disks, as a tmpfs of the child process.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,7 +12,7 @@ use sszip_core::cache::store::{
     Config, Event, OpenError, Opening, Reason, Store, StoreError, MIN_SIZE,
 };
 
-use super::child::start_where_it_may_mount;
+use super::child::start_in_mount_namespace;
 use super::support::{body, folder, has, header, key, open, reopen, try_open, NOW};
 
 fn mount(options: &str, on: &Path) {
@@ -25,7 +24,7 @@ fn mount(options: &str, on: &Path) {
     assert!(status.success(), "mount -o {options}");
 }
 
-/// Takes room, until `bytes` or until there is none.
+/// Writes a file of `bytes`, or until the disk is full.
 fn fill(path: &Path, bytes: usize) {
     let mut file = File::create(path).unwrap();
     let block = [0xff; 64 << 10];
@@ -36,7 +35,7 @@ fn fill(path: &Path, bytes: usize) {
     }
 }
 
-/// Stores `n`; whether it went well.
+/// Stores entry `n`, as soon as the store accepts it.
 fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
     let body = body(n, 20_000);
     for _ in 0..10_000 {
@@ -48,19 +47,19 @@ fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
     panic!("busy for ten seconds");
 }
 
-/// The child.
+/// The child process.
 pub fn full(folder: &Path) {
     mount("size=48m", folder);
     let filler = folder.join("filler");
     fill(&filler, 24 << 20);
-    // RocksDB would flush sixty times as much; tables are joined all the while
+    // RocksDB would flush after sixty times as much; compactions run all the time
     let config = Config {
         write_buffer: 64 << 10,
         ..Config::new(folder.join("store"), 1 << 30)
     };
     let (store, _) = open(&config);
 
-    // one event, however much fails
+    // one event is reported for any number of failures
     let mut memory = 0;
     let failed = (0..10_000).find_map(|n| {
         let put = try_put(&store, n);
@@ -87,16 +86,16 @@ pub fn full(folder: &Path) {
     assert_eq!(store.status().off, Some(Reason::DiskFull));
     assert!(store.flush().is_err());
 
-    // all that was stored is found
+    // all stored entries are found
     for n in 0..stored {
         assert!(has(&store, n), "{n} of {stored}");
     }
-    // a purge can't be acknowledged, and holds all the same
+    // a purge is not acknowledged, but in effect
     assert!(store.purge(&Scope::Key(key(1))).is_err());
     assert!(!has(&store, 1));
     assert_eq!(store.next_event(), None);
 
-    // there is room again, and nobody restarts anything
+    // space is free again, and storing continues without a restart
     fs::remove_file(&filler).unwrap();
     let on = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
@@ -110,7 +109,7 @@ pub fn full(folder: &Path) {
     store.purge(&Scope::Key(key(2))).unwrap();
     store.close().unwrap();
 
-    // a full disk is no damage
+    // a full disk is not damage
     fill(&filler, 1 << 30);
     let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
@@ -127,7 +126,8 @@ pub fn full(folder: &Path) {
     );
 }
 
-/// The child: here a purge meets the full disk first, and a stop.
+/// The child process: a purge is the first write to the full disk, and the store is closed
+/// meanwhile.
 pub fn full_at_a_purge(folder: &Path) {
     mount("size=48m", folder);
     let filler = folder.join("filler");
@@ -138,7 +138,7 @@ pub fn full_at_a_purge(folder: &Path) {
     }
     store.flush().unwrap();
     fill(&filler, 1 << 30);
-    // its own log would end the process
+    // a log of RocksDB would end the process
     assert!(!config.path.join("db/LOG").exists());
     for n in 0..50 {
         assert!(store.purge(&Scope::Key(key(n % 3))).is_err());
@@ -146,7 +146,7 @@ pub fn full_at_a_purge(folder: &Path) {
             .control_put(&[(b"finalized", Some(&[b'1'; 5000]))])
             .is_err());
         assert!(store.flush().is_err());
-        // into memory, or not at all
+        // the entry is stored in memory, or refused
         let _ = try_put(&store, 10 + n);
     }
     let off = Event::StoringOff(Reason::DiskFull);
@@ -154,7 +154,7 @@ pub fn full_at_a_purge(folder: &Path) {
     for n in 0..10 {
         assert_eq!(has(&store, n), n > 2);
     }
-    // nothing was acknowledged
+    // no write was acknowledged
     assert!(store.close().is_err());
     fs::remove_file(&filler).unwrap();
     let store = reopen(&config);
@@ -167,8 +167,8 @@ pub fn full_at_a_purge(folder: &Path) {
     assert_eq!((0..10).filter(|n| has(&store, *n)).count(), 7);
 }
 
-/// The child: all that writes meets the full disk at any moment, and all of it
-/// goes on when there is room.
+/// The child process: all kinds of writes meet the full disk at any moment, and continue when
+/// space is free.
 pub fn full_again(folder: &Path) {
     mount("size=40m", folder);
     let filler = folder.join("filler");
@@ -225,7 +225,7 @@ pub fn full_again(folder: &Path) {
     assert!(purged.iter().all(|n| !has(&store, *n)));
 }
 
-/// The child.
+/// The child process.
 pub fn read_only(folder: &Path) {
     mount("size=48m", folder);
     let config = Config::new(folder.join("store"), 32 << 20);
@@ -240,29 +240,29 @@ pub fn read_only(folder: &Path) {
 }
 
 #[test]
-fn a_full_disk_turns_storing_off_and_room_turns_it_on() {
+fn storing_stops_on_a_full_disk_and_continues_when_space_is_free() {
     let folder = folder();
-    let (good, _) = start_where_it_may_mount("full-disk", folder.path()).wait();
+    let (good, _) = start_in_mount_namespace("full-disk", folder.path()).wait();
     assert!(good);
 }
 
 #[test]
-fn a_full_disk_that_a_purge_meets_first() {
+fn purge_on_a_full_disk_is_in_effect_and_not_acknowledged() {
     let folder = folder();
-    let (good, _) = start_where_it_may_mount("full-at-a-purge", folder.path()).wait();
+    let (good, _) = start_in_mount_namespace("full-at-a-purge", folder.path()).wait();
     assert!(good);
 }
 
 #[test]
-fn a_disk_that_is_full_again_and_again() {
+fn acknowledged_purges_hold_when_the_disk_fills_repeatedly() {
     let folder = folder();
-    let (good, _) = start_where_it_may_mount("full-again", folder.path()).wait();
+    let (good, _) = start_in_mount_namespace("full-again", folder.path()).wait();
     assert!(good);
 }
 
 #[test]
-fn a_disk_that_can_not_be_written_is_no_damage() {
+fn read_only_disk_is_an_error_and_not_damage() {
     let folder = folder();
-    let (good, _) = start_where_it_may_mount("read-only", folder.path()).wait();
+    let (good, _) = start_in_mount_namespace("read-only", folder.path()).wait();
     assert!(good);
 }

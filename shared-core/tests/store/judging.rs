@@ -1,4 +1,4 @@
-//! The judge of purges beside one that remembers everything.
+//! Purge checks, compared with a model that records all purges.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use sszip_core::cache::{Key, Namespace};
 
 use super::support::key;
 
-/// An entry, as far as a purge may ask.
+/// The properties of an entry that a purge compares.
 #[derive(Clone, Debug)]
 struct Entry {
     key: Key,
@@ -43,14 +43,14 @@ impl Entry {
     }
 }
 
-/// The oracle: all purges, one after the other.
+/// Whether the model refuses the entry: it compares all purges in turn.
 fn refuses(purges: &[(Scope, u64)], entry: &Entry) -> bool {
     purges
         .iter()
         .any(|(scope, generation)| entry.about.generation < *generation && entry.matches(scope))
 }
 
-/// What is on disk after these changes.
+/// The rows on disk after a number of changes.
 #[derive(Default)]
 struct Rows(BTreeMap<Vec<u8>, u64>);
 
@@ -115,9 +115,9 @@ fn entries() -> impl Strategy<Value = Entry> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Few purges are remembered as they were, on disk too.
+    /// Few purges are recorded exactly, on disk too.
     #[test]
-    fn it_refuses_what_was_purged_and_nothing_else(
+    fn purge_check_refuses_exactly_the_purged_entries(
         scopes in proptest::collection::vec(scopes(), 0..40),
         entries in proptest::collection::vec(entries(), 1..60),
     ) {
@@ -139,9 +139,13 @@ proptest! {
     }
 }
 
-/// However many there are, nothing that was purged comes back, what is kept is
-/// bounded, and the rows say what the judge knows.
-fn many(scopes: impl Iterator<Item = Scope>, most: usize, entry_of: impl Fn(&Scope) -> Entry) {
+/// Checks that for any number of purges no purged entry is accepted, the records are bounded, and
+/// the rows equal the records in memory.
+fn check_many_purges(
+    scopes: impl Iterator<Item = Scope>,
+    most: usize,
+    entry_of: impl Fn(&Scope) -> Entry,
+) {
     let mut purges = Purges::new(1);
     let mut rows = Rows::of(&purges);
     let mut newest = HashMap::new();
@@ -191,9 +195,9 @@ fn wide(n: u64) -> Namespace {
 }
 
 #[test]
-fn many_keys() {
+fn many_key_purges_are_bounded_and_in_effect() {
     let scopes = (0..20_000).map(|n| Scope::Key(key(n)));
-    many(scopes, MAX_RECORDS, |scope| match scope {
+    check_many_purges(scopes, MAX_RECORDS, |scope| match scope {
         Scope::Key(key) => Entry {
             key: *key,
             ..entry(0)
@@ -202,9 +206,9 @@ fn many_keys() {
     });
 }
 
-/// ... and others are left alone, until all of them go.
+/// Other entries stay accepted, until the records are merged into a purge of everything.
 #[test]
-fn many_keys_leave_others_alone_up_to_a_number() {
+fn key_purges_become_a_purge_of_everything_beyond_the_maximum() {
     let mut purges = Purges::new(1);
     let mut other = entry(u64::MAX);
     other.about.generation = 1;
@@ -217,7 +221,7 @@ fn many_keys_leave_others_alone_up_to_a_number() {
 }
 
 #[test]
-fn many_ranges() {
+fn many_range_purges_are_bounded_and_in_effect() {
     let scopes = (0..6000u64).map(|n| {
         let from = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         Scope::Blocks {
@@ -226,7 +230,7 @@ fn many_ranges() {
             to: from + n % 50,
         }
     });
-    many(scopes, 3 * (MAX_RANGES + 1) + 1, |scope| match scope {
+    check_many_purges(scopes, 3 * (MAX_RANGES + 1) + 1, |scope| match scope {
         Scope::Blocks {
             namespace, from, ..
         } => of(*namespace, None, Some(*from)),
@@ -235,19 +239,19 @@ fn many_ranges() {
 }
 
 #[test]
-fn many_methods() {
+fn many_method_purges_are_bounded_and_in_effect() {
     let scopes = (0..20_000).map(|n| Scope::Method {
         namespace: (n % 3 > 0).then(|| wide(n % 3)),
         method: format!("m{n}").into(),
     });
-    many(scopes, MAX_RECORDS, |scope| match scope {
+    check_many_purges(scopes, MAX_RECORDS, |scope| match scope {
         Scope::Method { namespace, method } => of(namespace.unwrap_or([9; 16]), Some(method), None),
         _ => unreachable!(),
     });
 }
 
 #[test]
-fn many_namespaces() {
+fn many_namespace_purges_are_bounded_and_in_effect() {
     let scopes = (0..MAX_RECORDS as u64 + 300).map(|n| match n % 3 {
         0 => Scope::Namespace(wide(n)),
         1 => Scope::Method {
@@ -260,7 +264,7 @@ fn many_namespaces() {
             to: n,
         },
     });
-    many(scopes, MAX_RECORDS, |scope| match scope {
+    check_many_purges(scopes, MAX_RECORDS, |scope| match scope {
         Scope::Namespace(namespace)
         | Scope::Method {
             namespace: Some(namespace),
@@ -272,7 +276,7 @@ fn many_namespaces() {
 }
 
 #[test]
-fn rows_of_no_purge_are_not_taken_for_none() {
+fn invalid_purge_rows_are_refused() {
     for row in [
         &b""[..],
         b"\xff\xff",

@@ -1,4 +1,4 @@
-//! What is stored is found, for as long as it may be.
+//! Entries of the store: stored ones are found until they expire or are purged.
 
 use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::about::Scope;
@@ -9,7 +9,7 @@ use super::support::{
 };
 
 #[test]
-fn an_entry_is_found_before_and_after_a_clean_stop() {
+fn entry_is_found_before_and_after_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, opening) = open(&config);
@@ -27,7 +27,7 @@ fn an_entry_is_found_before_and_after_a_clean_stop() {
     assert_eq!(store.status().read_errors, 0);
 }
 
-/// Whether the file system of that folder reads without waiting.
+/// Whether the file system of `folder` supports reads without waiting.
 fn reads_without_waiting(folder: &std::path::Path) -> bool {
     use rustix::io::ReadWriteFlags;
     let file = folder.join("probe");
@@ -39,7 +39,7 @@ fn reads_without_waiting(folder: &std::path::Path) -> bool {
 }
 
 #[test]
-fn what_needs_no_disk_is_read_without_waiting() {
+fn cached_entry_is_read_without_waiting_for_the_disk() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let ready = |n| match store.get_ready(&key(n), NOW) {
@@ -57,7 +57,7 @@ fn what_needs_no_disk_is_read_without_waiting() {
         "it is too long to be copied meanwhile"
     );
     assert_eq!(store.get(&key(2), NOW).unwrap().len(), 1_000_000);
-    // away from the long one, beside which it may lie
+    // away from the long entry, whose neighbours may not be in the page cache
     for (n, length) in [(0, 0), (1, 30_000)] {
         put(&store, n, length);
     }
@@ -72,7 +72,7 @@ fn what_needs_no_disk_is_read_without_waiting() {
 }
 
 #[test]
-fn the_newest_entry_of_a_key_counts_whatever_its_class() {
+fn newest_entry_of_a_key_is_found_in_any_class() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let classes = [
@@ -94,7 +94,7 @@ fn the_newest_entry_of_a_key_counts_whatever_its_class() {
 }
 
 #[test]
-fn a_stale_entry_is_found_only_by_who_wants_it() {
+fn stale_entry_is_found_only_by_a_stale_lookup() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     let mut header = header(&store, 1);
@@ -106,7 +106,7 @@ fn a_stale_entry_is_found_only_by_who_wants_it() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn entry_or_store_outside_its_size_limits_is_refused() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -128,9 +128,9 @@ fn what_is_too_large_is_refused() {
     ));
 }
 
-/// The entry of a value that is in use outlives the store.
+/// The bytes of an entry that is borrowed outlive the store.
 #[test]
-fn a_value_in_use_keeps_the_store_open() {
+fn borrowed_value_keeps_the_store_locked() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -145,7 +145,7 @@ fn a_value_in_use_keeps_the_store_open() {
 }
 
 #[test]
-fn a_second_owner_is_locked_out() {
+fn second_owner_is_locked_out() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -159,7 +159,7 @@ fn a_second_owner_is_locked_out() {
 }
 
 #[test]
-fn what_is_purged_is_gone_and_stays_gone() {
+fn purged_entries_are_not_found_after_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -176,13 +176,13 @@ fn what_is_purged_is_gone_and_stays_gone() {
         from,
         to,
     };
-    // of these 0 is gone
+    // entry 0 is purged already
     assert!(store.purge(&blocks(0, 9)).unwrap() > first);
     for (from, to) in [(0, 9), (99, u64::MAX), (9, 0)] {
         store.purge(&blocks(from, to)).unwrap();
     }
     assert_eq!(count(&store, 100), 89);
-    // a put that was under way while it was purged
+    // a fill that was in flight during the purge
     let mut late = header(&store, 5);
     late.about.generation = first;
     let refused = store.put(&key(5), &late, b"late");
@@ -213,9 +213,9 @@ fn what_is_purged_is_gone_and_stays_gone() {
     assert_eq!(count(&store, 100), 1);
 }
 
-/// The file that counts it is as much of a purge as the database's row.
+/// A purge consists of the database's row and of the marker file that counts it.
 #[test]
-fn a_purge_without_its_mark_is_not_acknowledged() {
+fn purge_without_its_marker_is_not_acknowledged() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -227,14 +227,14 @@ fn a_purge_without_its_mark_is_not_acknowledged() {
     assert!(!has(&store, 1));
     assert_eq!(store.next_event(), None);
     std::fs::remove_dir(&in_the_way).unwrap();
-    // the timer makes up for it
+    // the next flush writes the marker
     store.flush().unwrap();
     drop(store);
     assert!(!has(&reopen(&config), 1));
 }
 
 #[test]
-fn what_the_owner_keeps_lasts() {
+fn control_values_survive_a_restart() {
     let folder = folder();
     let config = config(folder.path());
     let (store, _) = open(&config);
@@ -247,7 +247,7 @@ fn what_the_owner_keeps_lasts() {
 }
 
 #[test]
-fn many_threads_at_once() {
+fn entries_of_concurrent_threads_are_all_found() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The store on a real RocksDB, in temporary folders: what it keeps, through
-//! clean stops, kills, power cuts, damage and full disks.
+//! The store on a real RocksDB in temporary folders: its entries after restarts, kills, power
+//! cuts, damage and full disks.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 

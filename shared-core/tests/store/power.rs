@@ -1,4 +1,4 @@
-//! Power cuts: what was not synced is gone, names of files included.
+//! Power cuts: bytes and file names that were not synced are lost.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use sszip_core::cache::store::{Config, Opening, Store};
 use super::child::{say, start};
 use super::support::{config, count, folder, has, key, open, put};
 
-/// So many entries are stored from one cut to the next, at most.
+/// Maximum number of entries that are stored between two cuts.
 const AHEAD: u64 = 300;
 
-/// The child: cuts the power while entries are stored and purged, `cuts`
-/// times, and looks at what each cut leaves.
+/// The child process: cuts the power `cuts` times while entries are stored and purged, and checks
+/// the remains of each cut.
 pub fn write(folder: &Path, cuts: u64) {
     let config = Config {
         write_buffer: 256 << 10,
         ..config(folder)
     };
     let (store, _) = open(&config);
-    // entry n is purged when `acknowledged` is above n, for each n % 10 == 0
+    // entry n, for each n % 10 == 0, is purged when `acknowledged` is above n
     let acknowledged = AtomicU64::new(0);
     let done = AtomicU64::new(0);
-    // no more than the store has room for, however long a cut takes
+    // bounded by the capacity of the store, for a cut of any duration
     let may_write = AtomicU64::new(AHEAD);
     let mut kept = 0;
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ pub fn write(folder: &Path, cuts: u64) {
                 std::thread::yield_now();
             }
             let purged = acknowledged.load(Ordering::SeqCst);
-            kept += look(&store, &folder.join(format!("cut-{cut}")), cut, purged);
+            kept += check_cut(&store, &folder.join(format!("cut-{cut}")), cut, purged);
             may_write.fetch_add(AHEAD, Ordering::SeqCst);
         }
     });
@@ -68,8 +68,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Cuts, and gives how many of the entries before `purged` are there.
-fn look(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
+/// Cuts the power, and returns the number of entries below `purged` that are found.
+fn check_cut(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
     let left = config(to);
     store.power_cut(&left.path, cut.is_multiple_of(2)).unwrap();
     let (store, opening) = open(&left);
@@ -78,7 +78,7 @@ fn look(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
         assert!(!has(&store, n), "{n} of {purged} came back, cut {cut}");
     }
     let kept = count(&store, purged);
-    // each purge flushed what was stored before it
+    // each purge flushes the entries that were stored before it
     assert!(kept >= purged / 10 * 9, "{kept} of {purged}, cut {cut}");
     store.close().unwrap();
     std::fs::remove_dir_all(to).unwrap();
@@ -86,7 +86,7 @@ fn look(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
 }
 
 #[test]
-fn purges_hold_through_power_cuts() {
+fn purges_survive_power_cuts() {
     let folder = folder();
     let child = start("power", folder.path(), 30, &[("SSZIP_POWER_CUTS", "1")]);
     let (good, said) = child.wait();

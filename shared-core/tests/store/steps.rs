@@ -1,5 +1,5 @@
-//! Ends at each step of a lasting write, and of opening: at the places that
-//! the feature `faults` has for it.
+//! Ends of the process at each step of a durable write and of opening, by the fault injection of
+//! the feature `faults`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use sszip_core::cache::store::Opening;
 use super::child::{say, start};
 use super::support::{config, count, folder, has, key, open, put, reopen};
 
-/// The child: some entries, and a purge of one of them.
+/// The child process: stores entries, and purges one of them.
 pub fn purge_once(folder: &Path) {
     let (store, _) = open(&config(folder));
     for n in 0..100 {
@@ -20,8 +20,9 @@ pub fn purge_once(folder: &Path) {
     say(format_args!("purged"));
 }
 
-/// Dies at the named place; gives what is then found of a hundred entries.
-fn dies(fault: &str) -> (Opening, u64, bool) {
+/// Ends the child by the fault; returns how the store is opened then, the number of its entries,
+/// and whether entry 7 is found.
+fn found_after_fault(fault: &str) -> (Opening, u64, bool) {
     let folder = folder();
     let child = start("purge-once", folder.path(), 0, &[("SSZIP_FAULT", fault)]);
     let (good, said) = child.wait();
@@ -37,24 +38,29 @@ fn dies(fault: &str) -> (Opening, u64, bool) {
 }
 
 #[test]
-fn killed_before_a_purge_is_flushed() {
-    assert_eq!(dies("die-unflushed"), (Opening::Reopened, 0, false));
+fn purge_is_in_effect_when_the_process_ends_before_its_flush() {
+    assert_eq!(
+        found_after_fault("die-unflushed"),
+        (Opening::Reopened, 0, false)
+    );
 }
 
 #[test]
-fn killed_between_the_purge_and_its_mark() {
-    assert_eq!(dies("die-written"), (Opening::Reopened, 99, false));
+fn purge_is_in_effect_when_the_process_ends_before_its_marker() {
+    assert_eq!(
+        found_after_fault("die-written"),
+        (Opening::Reopened, 99, false)
+    );
 }
 
 #[test]
-fn killed_while_a_store_is_made() {
-    let (opening, found, _) = dies("die-made");
+fn store_is_set_aside_when_the_process_ends_during_its_creation() {
+    let (opening, found, _) = found_after_fault("die-made");
     assert!(matches!(opening, Opening::SetAside { .. }), "{opening:?}");
     assert_eq!(found, 0);
 }
 
-/// The child: a purge that can't flush, and its second try, which must; then
-/// the end of it.
+/// The child process: a purge whose flush fails, a second one that must flush, and an abort.
 pub fn purge_twice(folder: &Path) {
     let (store, _) = open(&config(folder));
     for n in 0..100 {
@@ -65,9 +71,9 @@ pub fn purge_twice(folder: &Path) {
     std::process::abort();
 }
 
-/// A database over which RocksDB ends the process is not opened for ever.
+/// A database that ends the process while it is opened is set aside after a number of attempts.
 #[test]
-fn a_database_that_ends_the_process_is_given_up() {
+fn database_that_ends_the_process_repeatedly_is_replaced() {
     let folder = folder();
     let config = config(folder.path());
     open(&config).0.close().unwrap();
@@ -75,7 +81,7 @@ fn a_database_that_ends_the_process_is_given_up() {
         let fault = [("SSZIP_FAULT", "die-opening")];
         start("purge-once", folder.path(), 0, &fault).wait()
     };
-    // some are no reason, and one that goes well makes them forgotten
+    // few failures have no effect, and a successful start resets their number
     for _ in 0..2 {
         for _ in 0..4 {
             assert!(!die().0);
@@ -91,13 +97,13 @@ fn a_database_that_ends_the_process_is_given_up() {
 }
 
 #[test]
-fn what_a_failed_flush_left_is_flushed_by_the_next() {
+fn next_flush_writes_the_rows_of_a_failed_flush() {
     let folder = folder();
     let fault = [("SSZIP_FAULT", "fail-flush")];
     let (_, said) = start("purge-twice", folder.path(), 0, &fault).wait();
     assert!(said.is_empty());
     let store = reopen(&config(folder.path()));
     assert_eq!(count(&store, 100), 98);
-    // the first purge was only put off
+    // the write of the first purge was only deferred
     assert!(!has(&store, 7) && !has(&store, 8));
 }

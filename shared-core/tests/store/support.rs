@@ -1,4 +1,4 @@
-//! Records that say of themselves what they are, and stores of them.
+//! Stores, and entries whose bodies identify them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sszip_core::cache::store::{Config, Header, OpenError, Opening, Store, StoreE
 use sszip_core::cache::Key;
 use tempfile::TempDir;
 
-/// When all of it happens, in milliseconds since 1970.
+/// Time of all operations, in milliseconds since 1970.
 pub const NOW: u64 = 1_700_000_000_000;
 
 pub const CHAIN: [u8; 16] = [1; 16];
@@ -19,7 +19,7 @@ pub fn key(n: u64) -> Key {
     *blake3::hash(&n.to_le_bytes()).as_bytes()
 }
 
-/// Bytes that no coder makes shorter, and that only `n` has.
+/// Bytes that no encoder shortens, different for each `n`.
 pub fn body(n: u64, length: usize) -> Vec<u8> {
     let mut body = vec![0; length];
     let mut hasher = blake3::Hasher::new();
@@ -28,7 +28,7 @@ pub fn body(n: u64, length: usize) -> Vec<u8> {
     body
 }
 
-/// Of the block `n`, dispatched now.
+/// Header of an entry of block `n`, fetched now.
 pub fn header(store: &Store, n: u64) -> Header {
     Header {
         about: About {
@@ -45,7 +45,7 @@ pub fn header(store: &Store, n: u64) -> Header {
     }
 }
 
-/// Stores the record of `n`, once the disk keeps up.
+/// Stores entry `n`, as soon as the store accepts it.
 pub fn put(store: &Store, n: u64, length: usize) {
     let body = body(n, length);
     for _ in 0..10_000 {
@@ -57,7 +57,7 @@ pub fn put(store: &Store, n: u64, length: usize) {
     panic!("busy for ten seconds");
 }
 
-/// Whether the record of `n` is there; it must then be what was stored.
+/// Whether entry `n` is found; if so, its bytes must be those of [`body`].
 pub fn has(store: &Store, n: u64) -> bool {
     let Some(stored) = store.get(&key(n), NOW) else {
         return false;
@@ -67,7 +67,7 @@ pub fn has(store: &Store, n: u64) -> bool {
     true
 }
 
-/// How many of `0..n` are there.
+/// Number of entries of `0..n` that are found.
 pub fn count(store: &Store, n: u64) -> u64 {
     (0..n).map(|n| u64::from(has(store, n))).sum()
 }
@@ -80,8 +80,8 @@ pub fn config(path: &Path) -> Config {
     Config::new(path.join("store"), 64 << 20)
 }
 
-/// Opens a store that this test has let go of. A child that another test has
-/// just forked keeps the lock until it has executed its program.
+/// Opens a store that this test has closed. A child process that another test has just forked
+/// holds the lock until it executes its program.
 pub fn try_open(config: &Config, now: u64) -> Result<(Store, Opening), OpenError> {
     for _ in 0..1000 {
         match Store::open(config, now) {

@@ -1,13 +1,12 @@
-//! Answers that change their format, bodies of requests that do, and results of
-//! calls, through the whole driver: chosen values, and what becomes of them on
-//! their way. `make fuzz` goes on where this ends.
+//! Transcoded responses, request bodies and results of calls, through the whole driver: chosen
+//! values, with damage on their way. `make fuzz` continues with more inputs.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 #[path = "../support/driven.rs"]
 mod driven;
 mod exchanges;
-#[allow(dead_code)] // the table's, which has more cases
+#[allow(dead_code)] // the parity table uses the rest
 #[path = "../table/fields.rs"]
 mod fields;
 #[allow(dead_code)]
@@ -21,7 +20,7 @@ mod laws;
 mod naive;
 #[path = "../ssz/roots.rs"]
 mod roots;
-#[allow(dead_code)] // its own values and types
+#[allow(dead_code)] // the tests of SSZ use the rest
 #[path = "../ssz/tree.rs"]
 mod tree;
 
@@ -36,20 +35,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn exchanges(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
+    fn any_transcoded_exchange_holds_its_properties(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
         an_exchange(&mut Choices(&choices));
     }
 }
 
-/// What the fuzzer begins with, and what it has found.
+/// Seeds of the fuzz target, and the inputs that it has found.
 #[test]
-fn seeds() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/transcoding");
+fn seeds_of_the_fuzz_target_hold_the_properties() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds_of_the_fuzz_target_hold_the_properties/transcoding");
     let mut count = 0;
     for seed in std::fs::read_dir(folder).unwrap() {
         let choices = std::fs::read(seed.unwrap().path()).unwrap();
         an_exchange(&mut Choices(&choices));
         count += 1;
     }
-    assert!(count > 10, "{count} seeds");
+    assert!(count > 10, "{count} seeds_of_the_fuzz_target_hold_the_properties");
 }

@@ -1,5 +1,5 @@
-//! Recorded objects whose roots others have told. Skipped, by name, where
-//! `../shared/corpus` is not there.
+//! Recorded objects whose roots are known from other sources. Each test is skipped if
+//! `../shared/corpus` is absent.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a recorded answer has under some names.
+/// Returns the member of a recorded response at `path`.
 fn part<'j>(json: &'j [u8], path: &[&str]) -> &'j str {
     type Object<'j> = std::collections::HashMap<String, &'j RawValue>;
     let mut part = std::str::from_utf8(json).unwrap();
@@ -46,13 +46,13 @@ fn part<'j>(json: &'j [u8], path: &[&str]) -> &'j str {
 fn genesis_state_of_sepolia() {
     let name = "beacon/sepolia_genesis_state_phase0.ssz";
     if let Some(state) = recorded("genesis_state_of_sepolia", name) {
-        // of that network's block 0
+        // the state root of block 0 of that network
         let known = "fb9afe32150fa39f4b346be2519a67e2a4f5efcd50a1dc192c3f6b3d013d2798";
         assert_eq!(root(Fork::Phase0, "BeaconState", &state), known);
     }
 }
 
-/// A block's header as light clients get it, and the one before it.
+/// A block, and the header of its child as light clients receive it.
 #[test]
 fn parent_of_a_block() {
     let test = "parent_of_a_block";
@@ -69,7 +69,7 @@ fn parent_of_a_block() {
 #[test]
 fn block_of_deneb() {
     if let Some(block) = recorded("block_of_deneb", "beacon/block_deneb.json") {
-        // by consensus-specs v1.7.0-alpha.13
+        // computed by consensus-specs v1.7.0-alpha.13
         let known = "6501aa5db10d46cd2c905554bc63fbd7f0075124848763e935980877e8587bd9";
         assert_eq!(root_of_json(Fork::Deneb, "BeaconBlock", &block), known);
     }

@@ -1,12 +1,12 @@
-//! What has more leaves than are looked at together, or a few less.
+//! Values with about as many leaves as are hashed together.
 
 use super::random::{compare_value, value, Numbers};
 use crate::tree::{Type, Value};
 
 const LIMITS: [Option<u64>; 2] = [Some(1 << 40), None];
 
-/// Around the 1024 leaves of series.rs, the 64 nodes of tree.rs' rooms, and
-/// the ends of progressive subtrees (1, 5, 21, 85, 341, 1365, 5461).
+/// Numbers near the 1024 leaves of series.rs, the 64 nodes of tree.rs' buffers, and the ends of
+/// progressive subtrees (1, 5, 21, 85, 341, 1365, 5461).
 const LEAVES: [usize; 12] = [
     340, 1023, 1024, 1025, 1056, 1087, 1088, 1365, 1366, 2048, 4100, 5462,
 ];
@@ -44,7 +44,7 @@ fn bits() {
 }
 
 #[test]
-fn values_of_one_size() {
+fn roots_of_long_lists_of_fixed_size_values_equal_the_reference() {
     let key = || Type::ByteVector(48);
     let fields = vec![
         key(),
@@ -56,33 +56,33 @@ fn values_of_one_size() {
     for limit in LIMITS {
         for leaves in LEAVES.into_iter().filter(|leaves| *leaves < 2048) {
             let ty = Type::List(Box::new(Type::Container(fields.clone())), limit);
-            list_of(&ty, leaves, 1);
+            compare_list(&ty, leaves, 1);
             let ty = Type::List(Box::new(Type::ByteVector(20)), limit);
-            list_of(&ty, leaves, 1);
+            compare_list(&ty, leaves, 1);
         }
     }
 }
 
 #[test]
-fn values_of_any_size() {
+fn roots_of_long_lists_of_variable_size_values_equal_the_reference() {
     for limit in LIMITS {
         for leaves in [1023, 1025, 2100] {
             let bytes = || Type::ByteList(limit);
-            list_of(&Type::List(Box::new(bytes()), limit), leaves, 20);
+            compare_list(&Type::List(Box::new(bytes()), limit), leaves, 20);
             let container = Type::Container(vec![bytes(), Type::Uint(8), bytes()]);
-            list_of(&Type::List(Box::new(container), limit), leaves, 20);
+            compare_list(&Type::List(Box::new(container), limit), leaves, 20);
         }
-        // lists in lists, of which some are large
+        // lists in lists, some of them large
         let inner = Type::List(Box::new(Type::ByteVector(33)), limit);
         let ty = Type::List(Box::new(inner), limit);
-        list_of(&ty, 16, 2400);
-        // and bytes of which some are large
+        compare_list(&ty, 16, 2400);
+        // byte lists, some of them large
         let ty = Type::List(Box::new(Type::ByteList(limit)), limit);
-        list_of(&ty, 16, 2400);
+        compare_list(&ty, 16, 2400);
     }
 }
 
-fn list_of(ty: &Type, len: usize, most: usize) {
+fn compare_list(ty: &Type, len: usize, most: usize) {
     let Type::List(of, _) = ty else {
         panic!("{ty:?}");
     };

@@ -1,5 +1,5 @@
-//! hash_tree_root: against vectors of the specs' library, and against a slow
-//! one that is easily seen to be right.
+//! Hash tree roots, compared with vectors of the specs' library and with a slow reference
+//! implementation.
 
 mod corpus;
 mod large;

@@ -1,4 +1,4 @@
-//! Any type, any value.
+//! Roots of any value of any type.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -6,8 +6,7 @@ use sszip_core::ssz::{hash_tree_root, Schema};
 
 use crate::tree::{Type, Value};
 
-/// What has no other types inside, most of all the lengths where something
-/// changes.
+/// Types without element types, mostly of lengths at which the layout changes.
 fn simple() -> impl Strategy<Value = Type> {
     let len = select(vec![1, 20, 31, 32, 33, 48, 64, 65, 96, 256, 1000]);
     let limit = prop_oneof![
@@ -52,7 +51,7 @@ fn types() -> impl Strategy<Value = Type> {
     })
 }
 
-/// Numbers from a seed (xorshift64).
+/// Pseudorandom numbers from a seed (xorshift64).
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -67,7 +66,7 @@ impl Numbers {
         (0..len).map(|_| self.below(256) as u8).collect()
     }
 
-    /// Mostly few, sometimes up to `most`.
+    /// Returns a count that is mostly small, and sometimes up to `most`.
     fn count(&mut self, limit: Option<u64>, most: usize) -> usize {
         let most = limit.map_or(most, |limit| {
             most.min(limit.try_into().unwrap_or(usize::MAX))
@@ -80,7 +79,7 @@ impl Numbers {
     }
 }
 
-/// Some value. `most`: elements of a list.
+/// Returns a value of the type whose lists have up to `most` elements.
 pub fn value(ty: &Type, numbers: &mut Numbers, most: usize) -> Value {
     let fewer = most / 2;
     match ty {
@@ -129,7 +128,7 @@ fn compare(ty: &Type, seed: u64, most: usize) {
     compare_value(ty, &value, &format!("seed {seed}"));
 }
 
-/// Both roots are equal.
+/// Checks that both roots are equal.
 pub fn compare_value(ty: &Type, value: &Value, what: &str) {
     let mut definitions = String::new();
     let text = ty.text(&mut definitions);
@@ -144,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn any_value_of_any_type(ty in types(), seed: u64) {
+    fn roots_of_any_value_equal_the_reference(ty in types(), seed: u64) {
         compare(&ty, seed, 24);
     }
 }

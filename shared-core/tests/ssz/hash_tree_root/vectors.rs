@@ -1,4 +1,4 @@
-//! Roots by the specs' own library.
+//! Roots that the specs' own library has computed.
 
 use sszip_core::ssz::{hash_tree_root, Schema};
 
@@ -21,7 +21,7 @@ Shape = CompatibleUnion({1: Square, 2: Square})
 ";
 
 #[test]
-fn each_vector() {
+fn roots_equal_the_vectors_of_the_specs() {
     let mut schema = Schema::from_table(TABLE).unwrap();
     let lines = include_str!("vectors.txt").lines();
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! What the client gets of an answer.
+//! The response that a client receives.
 
 use sszip_core::mode::Mode;
 
@@ -44,7 +44,7 @@ pub(super) fn an_answer(choices: &mut Choices<'_>) {
 
     let first = is_same.then_some(value.fork);
     match answer.mode {
-        // broken off, or the host's own words
+        // aborted, or a local reply of the host
         _ if answer.status == 502 || !is_whole => {
             assert!(!said.is_right || !is_roomy, "{}", about());
             assert!(
@@ -60,7 +60,7 @@ pub(super) fn an_answer(choices: &mut Choices<'_>) {
             assert!(naive::to_json(schema, ty, &ssz).is_some(), "{}", about());
             let plain = plain.unwrap();
             if let (Some(named), false) = (members(&plain, "version"), is_same) {
-                // head and envelope agree
+                // header and envelope agree
                 let fork = joined(&answer.fields, VERSION).unwrap();
                 assert!(named.iter().all(|it| *it == Json::Text(fork.clone())));
             }
@@ -100,7 +100,7 @@ pub(super) fn an_answer(choices: &mut Choices<'_>) {
             assert!(!is_to_change || takes.takes(said.is_ssz), "{}", about());
             assert!(!is_to_change || !said.is_right || !is_roomy, "{}", about());
             match joined(&answer.fields, "Content-Encoding") {
-                // what can't be decoded, or need not be, is sent as it came
+                // a body that cannot or need not be decompressed is sent unchanged
                 Some(_) if is_coded && answer.body == wire => {}
                 _ => assert_eq!(Some(decoded(&answer)), plain, "{}", about()),
             }

@@ -1,6 +1,6 @@
-//! What is asked for, and what clients take.
+//! Requests: their targets, and the formats that clients accept.
 
-/// Routes, and what they give; whether each fork has the same.
+/// Targets, their types, and whether the type is the same in each fork.
 pub(super) const ROUTES: [(&str, &str, bool); 10] = [
     (
         "/eth/v1/beacon/states/7/pending_consolidations",
@@ -50,7 +50,7 @@ pub(super) const ROUTES: [(&str, &str, bool); 10] = [
     ),
 ];
 
-/// What a client takes.
+/// The formats that a client accepts, with its preference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Takes {
     Ssz,

@@ -1,4 +1,4 @@
-//! A body of SSZ for a node that takes JSON.
+//! A request body in SSZ for a node that accepts JSON.
 
 use sszip_core::ssz::{Fork, Preset, Schema};
 
@@ -10,7 +10,7 @@ use super::node::damaged;
 use super::read::{decoded, is_of};
 use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
 
-/// Where bodies go, and what they are.
+/// Targets of submissions, and their types.
 const SUBMITTED: [(&str, &str); 5] = [
     ("/eth/v2/beacon/pool/attestations", "SubmittedAttestations"),
     (
@@ -58,7 +58,7 @@ pub(super) fn a_body(choices: &mut Choices<'_>) {
     let answer = OneByOne.ask(asked).unwrap();
     let read = naive::to_json(schema, ty, &body);
     match &answer.forwarded {
-        // the node says what it thinks of it
+        // the node validates the body itself
         Some(sent)
             if *sent == body
                 && joined(&answer.upstream, "Content-Type").as_deref() == Some(OCTETS) =>

@@ -1,9 +1,9 @@
-//! What holds of each exchange in which a format is changed.
+//! Properties of each exchange in which a format is converted.
 //!
-//! No panic. Never JSON under the type of SSZ, or the other way round; a length that
-//! is said is that of what comes; what was made is what naive walkers make of it, and
-//! what was not made is the original. A value that nothing is wrong with is made. What
-//! the cache has is what was sent. No memory is left in use.
+//! The exchange does not panic. JSON never has the media type of SSZ, or the reverse; a declared
+//! length is the length of the body; a converted body is what the reference walkers make of the
+//! original, and an unconverted one is the original. A valid value is converted. The cache sends
+//! what was sent before. All memory is released.
 
 mod answers;
 mod asked;
@@ -27,7 +27,7 @@ const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const VERSION: &str = "Eth-Consensus-Version";
 
-/// One of them, chosen.
+/// Runs one chosen kind of exchange.
 pub fn an_exchange(choices: &mut Choices<'_>) {
     match choices.below(5) {
         0 | 1 => answers::an_answer(choices),
@@ -45,7 +45,7 @@ fn field(name: &str, value: impl Into<String>) -> (String, String) {
     (name.into(), value.into())
 }
 
-/// A place, with or without little room.
+/// A route, with or without small limits.
 fn place(
     choices: &mut Choices<'_>,
     is_roomy: bool,

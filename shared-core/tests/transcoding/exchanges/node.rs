@@ -1,4 +1,4 @@
-//! What a node has, and how it sends that.
+//! Values of a node, and the way in which it sends them.
 
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
@@ -10,7 +10,7 @@ use super::super::naive::{self, Choices, Json};
 use super::read::gunzip;
 use super::{chosen, field, JSON, OCTETS, VERSION};
 
-/// A value of a type in a fork that has it.
+/// A value of a type, in a fork that has the type.
 pub(super) struct Value {
     pub(super) schema: &'static Schema,
     pub(super) ty: TypeId,
@@ -34,7 +34,7 @@ pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
     })
 }
 
-/// Damage; whether there is any.
+/// Damages the body in some cases, and returns whether it has changed.
 pub(super) fn damaged(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
     let before = body.clone();
     if choices.below(3) > 0 {
@@ -58,13 +58,13 @@ pub(super) fn damaged(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
     *body != before
 }
 
-/// Where the pieces of a body end.
+/// Returns the positions at which the pieces of a body end.
 fn ends(choices: &mut Choices<'_>, length: usize) -> Vec<usize> {
     let most = chosen(choices, &[1, 3, 64, 700, 1 << 20]);
     let mut ends = Vec::new();
     let mut end = 0;
     while end < length {
-        // not each of many is worth a decision
+        // a decision per piece would use up the input
         let step = if ends.len() < 200 {
             1 + choices.below(most)
         } else {
@@ -76,7 +76,7 @@ fn ends(choices: &mut Choices<'_>, length: usize) -> Vec<usize> {
     ends
 }
 
-/// What a node sends, and whether anything is wrong with how it does.
+/// Returns a response of the node, and whether its framing is correct.
 pub(super) fn node(choices: &mut Choices<'_>, headers: Fields, body: Vec<u8>) -> (Node, bool) {
     let length = body.len() as u64;
     let (content_length, delimited, end, is_right) = match choices.below(10) {
@@ -108,7 +108,7 @@ pub(super) fn is_short(node: &Node) -> bool {
         .is_some_and(|length| length > node.body.len() as u64)
 }
 
-/// The JSON in an envelope, written in some way.
+/// Returns the JSON in an envelope, in some notation, and whether the fork comes first.
 fn envelope(choices: &mut Choices<'_>, value: &Value) -> (Vec<u8>, bool) {
     let data = write(&value.json, choices);
     let name = value.fork.name();
@@ -122,13 +122,13 @@ fn envelope(choices: &mut Choices<'_>, value: &Value) -> (Vec<u8>, bool) {
     (text.into_bytes(), names_fork)
 }
 
-/// What a node says to a GET, and what there is to know of it.
+/// The node's response to a GET, with its properties.
 pub(super) struct Said {
     pub(super) node: Node,
     pub(super) is_ssz: bool,
-    /// Without its coding; `None`: that is damaged.
+    /// The body without its content coding; `None` if the coding is damaged.
     pub(super) plain: Option<Vec<u8>>,
-    /// The value can be had in either format.
+    /// Whether the value can be converted to either format.
     pub(super) is_right: bool,
 }
 

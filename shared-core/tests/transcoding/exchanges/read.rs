@@ -1,4 +1,4 @@
-//! What a client makes of an answer.
+//! Reads a response as a client does.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ pub(super) fn gunzip(coded: &[u8]) -> Option<Vec<u8>> {
     decoder.into_inner().is_empty().then_some(body)
 }
 
-/// The body without its coding; the length that is said is that of what came.
+/// Returns the decompressed body; a declared length must be the length of the received body.
 pub(super) fn decoded(answer: &Answer) -> Vec<u8> {
     if let Some(length) = joined(&answer.fields, "Content-Length") {
         assert_eq!(length, answer.body.len().to_string(), "{:?}", answer.fields);
@@ -32,8 +32,8 @@ pub(super) fn is_of(answer: &Answer, media_type: &str) -> bool {
     joined(&answer.fields, "Content-Type").as_deref() == Some(media_type)
 }
 
-/// The members of that name of a JSON object, as a naive reader finds them; `None`: it
-/// reads nothing.
+/// Returns the members of an object with this name, as a simple reader finds them; `None` if the
+/// text is not a JSON object.
 pub(super) fn members(text: &[u8], name: &str) -> Option<Vec<Json>> {
     match serde_json::from_slice(text).ok()? {
         Json::Object(all) => {
@@ -44,7 +44,7 @@ pub(super) fn members(text: &[u8], name: &str) -> Option<Vec<Json>> {
     }
 }
 
-/// The fork that an answer is of, and its type in that.
+/// Returns the schema of the response's fork, and the type in it.
 pub(super) fn type_in(
     answer: &Answer,
     name: &str,

@@ -1,4 +1,4 @@
-//! The result of a call.
+//! The result of a JSON-RPC call.
 
 use sszip_core::ssz::{Fork, Preset, Schema};
 

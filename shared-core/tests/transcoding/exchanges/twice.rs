@@ -1,4 +1,4 @@
-//! The same, asked for again.
+//! Repeated requests, which the cache may answer.
 
 use sszip_core::mode::Mode;
 
@@ -10,7 +10,7 @@ use super::node::{said, value};
 use super::read::decoded;
 use super::{chosen, field, place, request, JSON, OCTETS};
 
-/// What the cache gives is what was sent.
+/// Checks that a hit equals the response that was sent before.
 pub(super) fn the_same_twice(choices: &mut Choices<'_>) {
     let (target, name, is_same) = chosen(choices, &ROUTES);
     let Some(value) = value(choices, name) else {
@@ -20,7 +20,7 @@ pub(super) fn the_same_twice(choices: &mut Choices<'_>) {
     let (process, config) = place(choices, is_roomy, &[("cache", "on")]);
     process.shared.start(1 << 20, 1 << 20, 1);
     let fresh = vec![field("Cache-Control", "max-age=60")];
-    // the first two store, perhaps; then each of both is asked for again
+    // the first two may be stored; then both are requested again
     let mut got: [Option<(String, Vec<u8>)>; 2] = [None, None];
     for turn in 0..4 {
         let is_ssz = choices.below(2) == 1;
