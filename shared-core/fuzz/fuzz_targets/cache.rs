@@ -1,11 +1,10 @@
-//! The cache as a host drives it: look-ups, fills, waiters and aborts in any
-//! order, against a model that is a set of what the node has said.
+//! The cache as a host drives it: look-ups, fills, followers and aborts in any order, compared
+//! with a model that is the set of the node's responses.
 //!
-//! Each result that the node gives names its chain, its call and a number of
-//! its own. No client gets one of another chain or call, none that was cut
-//! short, refused or an error, and none that is stale; each gets its own ids,
-//! and all of its answers. Whoever waits is woken, and in the end nothing is in
-//! flight and no memory is held.
+//! Each result of the node names its chain, its call and a number of its own. No client receives
+//! a result of another chain or call, nor one that was truncated, uncacheable, an error or stale;
+//! each client receives its own ids, and all of its responses. Each follower is woken, and at the
+//! end no flight is open and no memory is reserved.
 #![no_main]
 
 use std::collections::HashMap;
@@ -26,7 +25,8 @@ use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
 mod driven;
 use driven::{ran, sent, stored, through, End};
 
-/// Calls from this one on hang on the tip, and are good for so long.
+/// Number of the first call that depends on the tip. Its responses are fresh for `TIP_VALID`
+/// milliseconds.
 const TIP: u8 = 4;
 const CALLS: u8 = 6;
 const TIP_VALID: u64 = 1000;
@@ -34,15 +34,15 @@ const TIP_VALID: u64 = 1000;
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
     Ask(Ask),
-    /// Anything as a request's body.
+    /// A request with an arbitrary body.
     AskAnything(&'a [u8]),
-    /// The node answers one of those that ask it.
+    /// The node responds to one of its requests.
     Answer(u8, How),
-    /// All of an answer has gone to its client.
+    /// The whole response has been sent to its client.
     Sent(u8),
-    /// A client leaves.
+    /// A client aborts its request.
     Leave(u8),
-    /// One has waited long enough.
+    /// A follower reaches its lock timeout.
     Impatient(u8),
     Pause(u16),
 }
@@ -51,7 +51,7 @@ enum Step<'a> {
 struct Ask {
     other_chain: bool,
     first: u8,
-    /// More calls make it a batch.
+    /// Further calls, which make the request a batch.
     rest: Vec<u8>,
     id: u8,
     same_ids: bool,
@@ -72,11 +72,11 @@ struct How {
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Whole,
-    /// Whole, and not to be stored.
+    /// Complete, and not to be stored.
     Refused,
     /// Errors in place of results.
     Error,
-    /// As long as it says, and no JSON.
+    /// Complete by its length, and not JSON.
     Broken,
     Cut,
 }
@@ -84,7 +84,7 @@ enum Outcome {
 #[derive(Deserialize)]
 struct Answered {
     id: u32,
-    /// Chain, call, number, filler.
+    /// Chain, call, number, and filler.
     result: Option<(bool, u8, u64, String)>,
 }
 
@@ -113,7 +113,7 @@ struct World {
     count: usize,
     open: Vec<Open>,
     unsent: Vec<Driver>,
-    /// What may be sent of each chain and call, and when the node was asked.
+    /// Responses that may be sent for each chain and call, with the times of their requests.
     said: HashMap<(bool, u8), HashMap<u64, u64>>,
 }
 
@@ -140,7 +140,7 @@ impl World {
         let process = Process::default();
         let woken = Arc::new(Queue::default());
         process.shared.event_loop(woken.clone());
-        // room for a few entries: some are thrown out
+        // capacity for a few entries: some are evicted
         process.shared.start(30_000, 30_000, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
@@ -159,10 +159,10 @@ impl World {
         match step {
             Step::Ask(ask) => self.ask(ask),
             Step::AskAnything(body) => {
-                let mut driver = self.begun(true);
+                let mut driver = self.started_request(true);
                 let found =
                     driver.look_up(RequestBody::Whole(body), self.asked(false, None, false));
-                // what is stored can be asked for in many ways, but not in none
+                // an entry can be requested in many notations, but only in JSON
                 if let Do::Respond = found.unwrap() {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
                 }
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    fn begun(&self, gzip: bool) -> Driver {
+    fn started_request(&self, gzip: bool) -> Driver {
         let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
         if gzip {
             fields.push((b"Accept-Encoding", b"gzip"));
@@ -250,7 +250,7 @@ impl World {
             calls,
             forwarded: body.clone(),
             body,
-            driver: self.begun(ask.gzip),
+            driver: self.started_request(ask.gzip),
             asked_at: self.now,
             waits: false,
         };
@@ -266,7 +266,7 @@ impl World {
             .unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
-        // that of a flight may be as old as the wait was long
+        // the response of a flight may be as old as the wait was long
         let oldest = if waited { 0 } else { self.now };
         match ran(&mut open.driver, found) {
             Do::Respond => {
@@ -289,8 +289,8 @@ impl World {
         }
     }
 
-    /// Whether a client has got what the node said to it, or to another who
-    /// asked the same; stored answers were good at `oldest`.
+    /// Checks that the client received the node's response to it, or to another client with the
+    /// same call; stored responses were fresh at `oldest`.
     fn check(&self, open: &Open, body: &[u8], oldest: u64) {
         let body = match body {
             [0x1F, 0x8B, ..] => {
@@ -324,7 +324,8 @@ impl World {
         assert_eq!(found, wanted);
     }
 
-    /// What the node says to what it was asked, and whether others may get it.
+    /// Returns the node's response to the forwarded request, and records whether other clients
+    /// may receive it.
     fn said_to(&mut self, open: &Open, how: How) -> String {
         let calls: Vec<Called> = match open.forwarded[0] {
             b'[' => serde_json::from_slice(&open.forwarded).unwrap(),
@@ -391,12 +392,12 @@ impl World {
         let pieces = arriving.chunks(usize::from(how.piece) + 1);
         let received = through(&mut open.driver, step, pieces, end).unwrap();
         let Some(received) = received else {
-            // cut before anything was sent
+            // truncated before any byte was sent
             assert!(cut, "an answer is lost");
             return;
         };
         if cut {
-            // the client sees that; nothing of it may be stored
+            // the client detects the truncation; no part of the response may be stored
             return;
         }
         if how.outcome == Outcome::Whole {
@@ -414,7 +415,7 @@ impl World {
         }
     }
 
-    /// The node answers all who ask it; nobody is left.
+    /// Responds to all requests at the node, and checks that none is left.
     fn finish(mut self) {
         let how = How {
             declared: true,
@@ -445,7 +446,7 @@ impl World {
     }
 }
 
-/// The call as it is asked: which one it is stands in its first parameter.
+/// Text of a call, whose first parameter contains its number.
 fn text_of(id: u32, call: u8) -> String {
     if call < TIP {
         format!(

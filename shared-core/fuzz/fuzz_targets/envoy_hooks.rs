@@ -1,8 +1,8 @@
-//! The hooks of Envoy's filter, with what happens to streams in any order: clients and
-//! nodes that send in pieces, pause and leave, jobs, wakes, deadlines, requests in the
-//! background, filters that are configured anew.
+//! Hooks of Envoy's filter, with the events of streams in any order: clients and nodes that send
+//! in pieces, pause and abort, jobs, wakeups, deadlines, background requests, and filters that
+//! are configured again.
 //!
-//! What must hold is in `envoy-filter/native/src/simulated`.
+//! The properties are defined in `envoy-filter/native/src/simulated`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,7 @@
 //! Any calls in any order, with any bytes in the heads.
 //!
-//! No panic; each call is taken in its states only; a refused one changes
-//! neither state nor mode; what is held is reserved, within the limit, and
-//! given back.
+//! The exchange does not panic; each call is accepted in its states only; a refused call changes
+//! neither state nor mode; buffered bytes are reserved, within the limit, and released.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -17,7 +16,7 @@ use sszip_fuzz::{Piece, Place};
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
     place: Place,
-    /// Begin with the heads of an ordinary exchange, with a length or without.
+    /// Whether the exchange starts with ordinary heads, and with which length.
     begun: Option<Option<u32>>,
     events: Vec<Event<'a>>,
 }
@@ -94,7 +93,7 @@ fuzz_target!(|input: Input| {
             assert_eq!((exchange.state(), exchange.mode()), (state, mode));
         }
         assert!(budget.used() <= memory);
-        // a body of a few bytes is shorter than gzip's own 18 and more
+        // a body of a few bytes is shorter than the header and trailer of gzip
         assert!(exchange.body().flatten().count() <= budget.used() + 64);
     }
     drop(exchange);
@@ -124,7 +123,7 @@ fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
     tell(exchange, &Event::ResponseHead(head));
 }
 
-/// Whether the call was taken, and whether it should have been.
+/// Applies an event, and returns whether the call was accepted, and whether it should have been.
 fn tell(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
     use State::{AwaitingHead, Coding, Collecting, Start, Streaming};
     let state = exchange.state();

@@ -1,4 +1,4 @@
-//! `gunzip` beside flate2, under a cap.
+//! `gunzip` compared with flate2, under a limit of the length.
 #![no_main]
 
 use std::io::Read;
@@ -37,8 +37,7 @@ fn check(coded: &[u8], cap: usize) {
     }
 }
 
-/// A member around deflated bytes, with the check sum that a fuzzer would
-/// never guess.
+/// Returns a member around deflated bytes, with the checksum that a fuzzer would never find.
 fn member(deflated: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     let mut decoder = DeflateDecoder::new(deflated);

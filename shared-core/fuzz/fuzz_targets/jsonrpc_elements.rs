@@ -1,6 +1,6 @@
-//! Answers of a batch as a node may write or cut them: `jsonrpc::elements` finds those that
-//! another parser finds, none of a text that breaks off is one that goes on, and each can
-//! stand in another array.
+//! Responses of a batch in any notation or truncated: `jsonrpc::elements` finds the elements that
+//! another parser finds, no element of a truncated text is incomplete, and each can be moved to
+//! another array.
 
 #![no_main]
 
@@ -8,13 +8,13 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::elements::{read, Element, Elements, Shape};
 
-/// The texts of all answers.
+/// Returns the texts of all elements.
 fn texts<'a>(text: &'a [u8], elements: &Elements) -> Vec<&'a [u8]> {
     let spans = elements.all.iter().map(|one| one.span.clone());
     spans.map(|span| &text[span]).collect()
 }
 
-/// Spans lie in the text, one after the other, and values in their answers.
+/// Checks that spans lie in the text in their order, and values in their elements.
 fn assert_spans(text: &[u8], all: &[Element]) {
     let mut end = 0;
     for one in all {
@@ -28,7 +28,8 @@ fn assert_spans(text: &[u8], all: &[Element]) {
     assert!(end <= text.len());
 }
 
-/// Another parser's reading; it refuses escaped halves of pairs, which clients read.
+/// Compares the elements with another parser, which refuses escaped halves of surrogate pairs
+/// that clients accept.
 fn assert_agrees(text: &[u8], elements: &Elements) {
     let plain = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let Ok(plain) = std::str::from_utf8(plain) else {

@@ -1,6 +1,5 @@
-//! Two texts share a key if and only if they have one canonical form. The
-//! second is the fuzzer's own, or the first spelt in another way, or the first
-//! with a byte changed.
+//! Two texts share a key if and only if they have one canonical form. The second text is
+//! independent, or equivalent to the first, or the first with some bytes changed.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -22,7 +21,7 @@ fuzz_target!(|input: (Other, &[u8])| {
             agree_on_keys(params, text);
             borders(params, text);
         }
-        Other::Respelt(choices) => respelt(params, choices),
+        Other::Respelt(choices) => check_equivalent(params, choices),
         Other::Changed(place, bytes, insert) => {
             let place = usize::from(place) % (params.len() + 1);
             let (before, after) = params.split_at(place);
@@ -36,21 +35,21 @@ fuzz_target!(|input: (Other, &[u8])| {
     }
 });
 
-fn respelt(params: &[u8], choices: &[u8]) {
+fn check_equivalent(params: &[u8], choices: &[u8]) {
     let Some(node) = Node::parse(params) else {
         return;
     };
     let mut choices = choices.iter().cycle();
-    let respelt = node.respelt(&mut || choices.next().copied().unwrap_or(0));
+    let rewritten = node.respelt(&mut || choices.next().copied().unwrap_or(0));
     let ((ours, form), (other, same)) = (
         key_and_canonical(params),
-        key_and_canonical(respelt.as_bytes()),
+        key_and_canonical(rewritten.as_bytes()),
     );
-    assert_eq!(form, same, "{respelt}");
-    assert_eq!(ours.ok(), other.ok(), "{respelt}");
+    assert_eq!(form, same, "{rewritten}");
+    assert_eq!(ours.ok(), other.ok(), "{rewritten}");
 }
 
-/// A byte that moves from one part of a call to the next makes it another.
+/// Checks that a byte that moves from one part of a call to the next changes the key.
 fn borders(scope: &[u8], method: &[u8]) {
     let one = key(scope, method, None);
     if let Some((last, rest)) = scope.split_last() {

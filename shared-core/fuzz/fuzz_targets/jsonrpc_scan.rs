@@ -1,4 +1,4 @@
-//! The scanner beside serde_json, and the envelopes on whatever it is given.
+//! The scanner compared with serde_json, and the parsers of calls and responses with any input.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -53,7 +53,7 @@ fn check(body: &[u8], call: &request::Call<'_>) {
     let _ = key::key(b"", call.method, call.params);
 }
 
-/// The value of a member, by serde_json and by the core.
+/// Returns the value of a member, on which serde_json and the core agree.
 fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let node = Node::parse(object).expect("JSON");
     let Parts::Object(members) = node.parts else {

@@ -1,4 +1,4 @@
-//! Field values of any bytes.
+//! Header values of any bytes.
 #![no_main]
 
 use std::iter::once;

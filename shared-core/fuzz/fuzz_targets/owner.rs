@@ -1,5 +1,5 @@
-//! Requests to the owner: any head and body, and sequences of good ones
-//! against a model that keeps all entries.
+//! Requests to the owner: any head and body, and sequences of valid requests compared with a
+//! model that stores all entries.
 #![no_main]
 
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ use sszip_owner::request::{self, Request};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// A request as it may come.
+    /// A request with arbitrary parts.
     Raw {
         method: u8,
         path: String,
         fields: Vec<(u8, String)>,
         body: Vec<u8>,
     },
-    /// One that is good, of few keys and processes, so that they meet.
+    /// A valid request, of few keys and processes, so that they coincide.
     LookUp {
         key: u8,
         lease: Option<u8>,
@@ -166,7 +166,7 @@ fn hex(byte: u8) -> String {
     format!("{:02x}", byte % 8).repeat(32)
 }
 
-/// The request, if it can be one of HTTP's.
+/// Parses the request, if it is valid HTTP.
 fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<Request> {
     let builder = Builder::new().method(method).uri(path);
     let builder = fields.iter().fold(builder, |builder, (name, value)| {
@@ -187,7 +187,7 @@ struct World {
     owner: Owner,
     now: Now,
     streams: Vec<sszip_core::cache::owner::processes::Stream>,
-    /// Purges that are not over, and when they began.
+    /// Purges that are not complete, with their times.
     purges: Vec<(u64, u64)>,
 }
 
@@ -206,7 +206,7 @@ impl World {
                     if found.is_to_be_stored {
                         self.owner.store(&key, &found.kept, now).unwrap();
                     }
-                    // what it was when it was put
+                    // the body that was stored
                     assert_eq!(found.kept.body(), key);
                 } else if let Some(wanted) = lease {
                     assert!((1..=60_000).contains(&wanted.time) && wanted.wait <= 60_000);
@@ -381,7 +381,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     world.purges.retain(|(generation, _)| *generation != over);
                 }
                 for (_, since) in &world.purges {
-                    // a second of processes, or of the start
+                    // one second, for processes and for the start
                     assert!(world.now.monotonic <= since + 1_000);
                 }
                 continue;
@@ -390,7 +390,7 @@ fuzz_target!(|steps: Vec<Step>| {
         if let Some(request) = read(method, &path, &fields) {
             world.act(request, &body);
         }
-        // never more than it may have
+        // the owner's memory stays within its capacity
         let memory = &world.owner.status()["memory"];
         assert!(memory["bytes"].as_u64() <= memory["capacity"].as_u64());
         world.owner.take_woken();

@@ -1,5 +1,5 @@
-//! `reopen` beside zlib-rs: it takes exactly the streams that zlib-rs decodes,
-//! and they decode to the same bytes afterwards.
+//! `reopen` compared with zlib-rs: it accepts exactly the streams that zlib-rs decompresses, and
+//! they have the same content afterwards.
 #![no_main]
 
 use std::io::Read;
@@ -14,9 +14,9 @@ const MOST: u64 = 1 << 20;
 fuzz_target!(|input: (Option<u8>, &[u8])| {
     let (level, bytes) = input;
     match level {
-        // as it is: zlib-rs judges it
+        // unchanged: zlib-rs decides whether it is valid
         None => check(bytes),
-        // a whole one, which a fuzzer would hardly write
+        // a valid stream, which a fuzzer would rarely find
         Some(level) => {
             let member = gzip(bytes, level % 13, bound(bytes.len())).expect("it codes");
             let stream = &member[10..member.len() - 8];
@@ -38,7 +38,7 @@ fn check(stream: &[u8]) {
         None => assert!(!is_whole, "refused"),
         Some(mut opened) => {
             assert!(is_whole, "taken");
-            // an empty last block
+            // an empty final block
             opened.extend_from_slice(&[0x03, 0x00]);
             let mut again = Vec::new();
             let mut decoder = DeflateDecoder::new(&opened[..]);

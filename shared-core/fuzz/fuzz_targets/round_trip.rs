@@ -1,5 +1,5 @@
-//! A body through the exchange as an orderly host carries it: what the client
-//! decodes is what the node sent, and a length is exact.
+//! A body through the exchange, as a correct host sends it: the client decompresses what the node
+//! sent, and a length is exact.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use sszip_fuzz::{feed, Client, Piece, Place};
 struct Input<'a> {
     place: Place,
     accept: Accept,
-    /// The node sends gzip, asked for or not.
+    /// Whether the node sends gzip, requested or not.
     node_codes: bool,
     declared: bool,
     delimited: bool,
@@ -49,16 +49,16 @@ impl Accept {
     }
 }
 
-/// How the answer leaves the host.
+/// The way in which the response leaves the host.
 #[derive(PartialEq)]
 enum Way {
     Held,
     Streamed,
-    /// As it comes, after what was held.
+    /// Unchanged, after the buffered part.
     Through,
 }
 
-/// The bytes a client gets, and what it decodes from a stream at once.
+/// The bytes that a client receives, and the content that it decompresses from a stream at once.
 struct Sent {
     bytes: Vec<u8>,
     stream: Client,

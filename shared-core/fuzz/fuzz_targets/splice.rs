@@ -1,5 +1,5 @@
-//! Answers and batches put together from stored streams: what a client decodes
-//! is the envelope, its own id and the result, and the length is exact.
+//! Responses and batches spliced of stored streams: a client decompresses the envelope, its own
+//! id and the result, and the length is exact.
 #![no_main]
 
 use std::io::Read;
@@ -26,7 +26,7 @@ struct Answer<'a> {
     result: Piece<'a>,
     ids: [&'a [u8]; 2],
     gate: (u16, u8),
-    /// Not from the cache.
+    /// Whether the element is fetched, and not from the cache.
     is_fresh: bool,
 }
 
@@ -45,7 +45,7 @@ impl Answer<'_> {
         Entry::code(envelope, result, gate(self.gate), Meta::default()).expect("it codes")
     }
 
-    /// The obvious way.
+    /// Returns the response, assembled in the obvious way.
     fn expected(&self, result: &[u8], id: &[u8], after: &[u8]) -> Vec<u8> {
         let [before, between, _] = self.texts;
         match self.place % 3 {

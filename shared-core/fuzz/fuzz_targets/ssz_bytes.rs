@@ -1,5 +1,5 @@
-//! Any bytes are checked, and written as JSON, as naive walkers do; and what
-//! passes the check comes back from its JSON.
+//! Any bytes are checked, and written as JSON, as by the reference walkers; bytes that pass the
+//! check are restored from their JSON.
 
 #![no_main]
 

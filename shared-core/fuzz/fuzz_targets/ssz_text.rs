@@ -1,4 +1,4 @@
-//! Any text is read as a naive reader does: whole, and in pieces.
+//! Any text is read as by the reference reader, whole and in pieces.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A chosen value goes both ways, in pieces of any length, and each part of it
-//! is where its path says.
+//! A chosen value converts in both directions, in pieces of any length, and each part of it is
+//! found by its path.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The stream encoder that this process has: any pieces, flushes and rooms make
-//! one member that decodes to them, at each flush as far as was given.
+//! The streaming encoder of this process: any pieces, flushes and buffer lengths make one member
+//! with their content, which is complete at each flush.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use sszip_core::gzip::stream::{encoder, Flush};
 use sszip_fuzz::{feed, Client, Piece};
 
-/// The encoder that the run is about, if `scripts/fuzz` names one.
+/// The encoder to test, if `scripts/fuzz` names one.
 static FUZZ_ENCODER: LazyLock<Option<String>> =
     LazyLock::new(|| std::env::var("FUZZ_ENCODER").ok());
 

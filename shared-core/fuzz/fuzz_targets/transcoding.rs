@@ -1,6 +1,5 @@
-//! Answers that change their format, bodies of requests that do, and results of
-//! calls, through the whole driver: from chosen nodes, in chosen pieces, damaged or
-//! not, to clients that take what was chosen.
+//! Transcoded responses, request bodies and results of calls, through the whole driver: from
+//! chosen nodes, in chosen pieces, damaged or not, to clients that accept chosen formats.
 
 #![no_main]
 

@@ -1,11 +1,11 @@
-//! What the fuzz targets share: settings, bodies in pieces, a host's loop
-//! around an encoder, and a client that decodes as bytes arrive.
+//! Types and functions that the fuzz targets share: settings, bodies in pieces, a host's loop
+//! around an encoder, and a client that decompresses while bytes arrive.
 
 #[path = "../../tests/jsonrpc/oracle.rs"]
 pub mod oracle;
 pub mod ssz;
 pub mod transcoding;
-#[allow(dead_code)] // its own values and types
+#[allow(dead_code)] // the tests of SSZ use the rest
 #[path = "../../tests/ssz/tree.rs"]
 mod tree;
 
@@ -17,8 +17,7 @@ use sszip_core::config::{Config, Directives, UpstreamEncoding};
 use sszip_core::gzip::stream::{Flush, Progress};
 use sszip_core::memory::Budget;
 
-/// Settings, in the ranges that the directives allow but small enough for a
-/// fuzzer to reach every bound.
+/// Settings in the ranges of the directives, and small enough for a fuzzer to reach each limit.
 #[derive(Arbitrary, Debug)]
 pub struct Place {
     min_length: u8,
@@ -31,7 +30,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The settings, enabled.
+    /// Configuration with these settings, enabled.
     pub fn config(&self, budget: &Budget) -> Arc<Config> {
         Arc::new(Config {
             enable: true,
@@ -54,8 +53,8 @@ impl Place {
     }
 }
 
-/// What a piece is filled with: a fuzzer's input is too short to fill the
-/// encoders' windows and buffers by itself.
+/// Content of a piece: a fuzzer's input is too short to fill the encoders' windows and buffers by
+/// itself.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Fill {
     Repeat,
@@ -63,20 +62,20 @@ enum Fill {
     Noise,
 }
 
-/// A piece of a body, and how a host sends it on.
+/// A piece of a body, and the way in which a host sends it.
 #[derive(Arbitrary, Debug)]
 pub struct Piece<'a> {
     bytes: &'a [u8],
     times: u8,
     fill: Fill,
-    /// The node flushes after it.
+    /// Whether the node flushes after the piece.
     pub flush: bool,
-    /// Room in the first output buffer it is coded into.
+    /// Length of the first output buffer in bytes.
     pub room: u16,
 }
 
 impl Piece<'_> {
-    /// Its bytes, at most 64 KiB.
+    /// Bytes of the piece, at most 64 KiB.
     pub fn body(&self) -> Vec<u8> {
         let mut body = self.bytes.repeat(usize::from(self.times).max(1));
         body.truncate(64 << 10);
@@ -86,7 +85,7 @@ impl Piece<'_> {
                 Fill::Repeat => {}
                 Fill::Count => *byte = byte.wrapping_add((n >> 8) as u8),
                 Fill::Noise => {
-                    // xorshift (Marsaglia), for bytes that no coder shortens
+                    // xorshift (Marsaglia), for bytes that no encoder shortens
                     state ^= state << 13;
                     state ^= state >> 17;
                     state ^= state << 5;
@@ -97,7 +96,7 @@ impl Piece<'_> {
         body
     }
 
-    /// Flushed as the node did.
+    /// Flush after the piece, as the node does it.
     pub fn flush(&self) -> Flush {
         if self.flush {
             Flush::Sync
@@ -107,11 +106,11 @@ impl Piece<'_> {
     }
 }
 
-/// The smallest buffer that later calls get: room for a flush's own bytes.
+/// Minimum length of later output buffers: the bytes that a flush emits by itself.
 const LEAST_ROOM: usize = 16;
 
-/// Codes `piece` as a host does, again with what is left and the same flush
-/// until that is complete. `room` is that of the first buffer and may be 0.
+/// Compresses `piece` as a host does: with the rest of the input and the same flush, until it is
+/// complete. `room` is the length of the first buffer and may be 0.
 pub fn feed(
     piece: &[u8],
     flush: Flush,
@@ -137,8 +136,8 @@ pub fn feed(
     }
 }
 
-/// Calls `encode` with a buffer inside a larger one, whose rest must stay as
-/// it is: ISA-L is outside what a sanitizer could see.
+/// Calls `encode` with a buffer inside a larger one, whose rest must not change: no sanitizer
+/// sees the memory accesses of ISA-L.
 fn guarded(
     room: usize,
     encode: impl FnOnce(&mut [u8]) -> Progress,
@@ -153,13 +152,13 @@ fn guarded(
     progress
 }
 
-/// A client that reads one gzip member as it arrives.
+/// A client that decompresses one gzip member while it arrives.
 pub struct Client {
     decoder: Decompress,
     ended: bool,
-    /// All bytes received.
+    /// Number of bytes received.
     pub received: usize,
-    /// What could be decoded from them.
+    /// Content that could be decompressed from them.
     pub decoded: Vec<u8>,
 }
 
@@ -175,7 +174,7 @@ impl Default for Client {
 }
 
 impl Client {
-    /// Decodes all that `bytes` allow.
+    /// Decompresses as much as `bytes` permit.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.received += bytes.len();
         let mut rest = bytes;
@@ -193,7 +192,7 @@ impl Client {
         self.drain();
     }
 
-    /// Takes what the decoder holds back for want of room.
+    /// Reads the output that the decoder withholds for lack of space.
     fn drain(&mut self) {
         while !self.ended {
             self.decoded.reserve(32 << 10);
@@ -208,7 +207,7 @@ impl Client {
         }
     }
 
-    /// Whether the member is complete, its trailer checked.
+    /// Whether the member is complete and its trailer correct.
     pub fn is_whole(&self) -> bool {
         self.ended
     }

@@ -1,4 +1,4 @@
-//! Types, values and laws for the targets of SSZ.
+//! Types, values and properties for the fuzz targets of SSZ.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! A host in memory, and what holds of its exchanges.
+//! A host in memory, and the properties of its exchanges.
 
 use crate::ssz::{laws, naive};
 
@@ -6,7 +6,7 @@ use crate::ssz::{laws, naive};
 mod driven;
 #[path = "../../tests/transcoding/exchanges/mod.rs"]
 pub mod exchanges;
-#[allow(dead_code)] // the table's, which has more cases
+#[allow(dead_code)] // the parity table uses the rest
 #[path = "../../tests/table/fields.rs"]
 mod fields;
 #[allow(dead_code)]

@@ -43,12 +43,12 @@ proptest! {
 /// Seeds of the fuzz target, and the inputs that it has found.
 #[test]
 fn seeds_of_the_fuzz_target_hold_the_properties() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds_of_the_fuzz_target_hold_the_properties/transcoding");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/transcoding");
     let mut count = 0;
     for seed in std::fs::read_dir(folder).unwrap() {
         let choices = std::fs::read(seed.unwrap().path()).unwrap();
         an_exchange(&mut Choices(&choices));
         count += 1;
     }
-    assert!(count > 10, "{count} seeds_of_the_fuzz_target_hold_the_properties");
+    assert!(count > 10, "{count} seeds");
 }
