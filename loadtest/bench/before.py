@@ -1,5 +1,5 @@
-"""The suites against another build of the module: every row of ours twice, in
-one run, so that a change shows that the noise of two runs hides.
+"""The suites in comparison with another build of the module: each row of sszip with_both_modules in one
+run, to show changes that are smaller than the differences between two runs.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from storing_coders import stored
 
 BEFORE = "before: "
 ROUNDS = 5
-# More than this is worse, and less is the machine.
+# Beyond this ratio a result is worse; below it the difference is noise of the machine.
 MOST = 1.03
 
 
@@ -43,7 +43,7 @@ def store(args, work, _library, chosen, pairs, say):
         methods = {b.method for b in chosen if b.method.startswith("erigon_")}
         rows = [Row(stored("with a store", "16m", methods=methods), FRESH)]
         out["miss"] = storing.misses_of(
-            twice(rows, args.before), work, chosen, args.quick, say
+            with_both_modules(rows, args.before), work, chosen, args.quick, say
         )
     return out
 
@@ -58,24 +58,24 @@ def cache(args, work, library, chosen, pairs, say):
         for section, rows in (("gzip", gzip_rows), ("identity", identity_rows)):
             if section in args.only:
                 say(f"hits, {section}")
-                couple = twice(rows(methods)[:1], args.before)
+                couple = with_both_modules(rows(methods)[:1], args.before)
                 out[section] = caching.hits(work, node, couple, calls, rounds, say)
     if "batch" in args.only:
         say("batches")
         own = bodylib.Library(work / "batches")
         batches = [call for couple in bodylib.batches(pairs, own) for call in couple]
         with Node(work, [own.pairs]) as node:
-            couples = twice(batch_rows(()), args.before)
+            couples = with_both_modules(batch_rows(()), args.before)
             out["batch"] = caching.hits(work, node, couples, batches, rounds, say)
     if "miss" in args.only:
         say("misses")
-        couples = twice(miss_rows(methods), args.before)
+        couples = with_both_modules(miss_rows(methods), args.before)
         out["miss"] = caching.misses(work, couples, chosen, args.quick, say)
     return out
 
 
-def twice(rows, module):
-    """Each row with both modules, one after the other."""
+def with_both_modules(rows, module):
+    """Returns each row with both modules, one after the other."""
     return [
         again
         for row in rows
@@ -87,7 +87,7 @@ def twice(rows, module):
 
 
 def rows(results):
-    """Of each row and body or group, what it costs against the build before."""
+    """Yields each row and group, for the comparison with the other build."""
     for section in ("gzip", "identity", "batch", "hit", "miss"):
         if section not in results:
             continue

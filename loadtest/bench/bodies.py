@@ -1,9 +1,8 @@
-"""The bodies that are measured, and the folder the replay node serves them from.
+"""Bodies of the benchmark, and the folder from which the replay node serves them.
 
-A body is one recorded pair of request and response. `bodies.json` names ten
-in each group of the recorded corpus; without a corpus the replay node's
-generated sample stands in, chosen by size. What is sent is what the node
-sends, so sizes are those of the compacted answer, not of the indented file.
+A body is one recorded pair of request and response. `bodies.json` lists ten per group of the
+recorded corpus; without a corpus the generated sample of the replay node is used, chosen by
+size. The node sends the compacted response, so sizes are of that, not of the indented file.
 """
 
 import json
@@ -24,8 +23,8 @@ SAMPLE_FLOOR = 20_000
 
 @dataclass
 class Body:
-    """One answer under measurement; `request` is the file wrk sends, or
-    nothing: then it is a GET of `path`."""
+    """A response to measure. `request` is the file that wrk sends; without one it sends a GET
+    of `path`."""
 
     name: str
     method: str
@@ -51,7 +50,7 @@ def method_of(request):
 
 
 class Library:
-    """A work folder: pairs the replay node serves, requests wrk sends."""
+    """Work folder: the pairs that the replay node serves, and the requests that wrk sends."""
 
     def __init__(self, work):
         self.pairs = work / "pairs"
@@ -76,11 +75,11 @@ class Library:
 
 
 def recorded(corpus, library, per_group):
-    """The listed bodies of the corpus; a wrong size is a mistake in the list."""
+    """Returns the listed bodies of the corpus; a wrong size is an error in the list."""
     chosen = []
     for group, names in json.loads((HERE / "bodies.json").read_text()).items():
         low, high = GROUPS[group]
-        # Spread a shortened run over the list instead of taking its head.
+        # A shortened run uses bodies from the whole list instead of its beginning.
         step = max(1, len(names) // per_group)
         for name in names[::step][:per_group]:
             body = library.add(name, load_pairs(corpus / name)[0], group)
@@ -91,7 +90,7 @@ def recorded(corpus, library, per_group):
 
 
 def sample_pairs(work):
-    """The generated sample's larger pairs, asked of a replay node."""
+    """Fetches the larger pairs of the generated sample from a replay node."""
     listing = subprocess.run(
         [REPLAY_NODE, "--list"], capture_output=True, text=True, check=True
     ).stdout
@@ -99,7 +98,7 @@ def sample_pairs(work):
     with Node(work, []) as node:
         for line in listing.splitlines():
             method, params, size = line.split("\t")
-            # The same block answers by number, by hash and by tag.
+            # A block has the same response by number, by hash and by tag.
             if method == "GET" or int(size) < SAMPLE_FLOOR or (method, size) in seen:
                 continue
             seen.add((method, size))
@@ -117,7 +116,7 @@ def sample_pairs(work):
 
 
 def from_sample(pairs, library, per_group):
-    """Without a corpus: the sample's pairs whose sizes fall into the groups."""
+    """Returns the pairs of the sample whose sizes are in the groups, if there is no corpus."""
     chosen = []
     for group, (low, high) in GROUPS.items():
         fitting = [
@@ -149,7 +148,7 @@ def small_body(library):
 
 
 def bulk_body(pairs, library):
-    """About 5 MB: different real results in one array, none of them twice."""
+    """Returns a body of about 5 MB: different real results in one array, without duplicates."""
     results, total, seen = [], 0, set()
     large = sorted(pairs, key=lambda p: len(compact(p[1]["response"])), reverse=True)
     for _, pair in large:

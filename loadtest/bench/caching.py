@@ -1,8 +1,7 @@
-"""The cache suite: answers that are stored.
+"""The cache suite: stored responses.
 
-Hits beside nginx's own ways to keep an answer, batches of stored answers,
-what a miss costs more, and the core's own benches of the key, the scan and
-the splice.
+It measures hits in comparison with the caches of nginx, batches of stored responses, the
+additional cost of a miss, and the core's own benchmarks of keys, the scanner and splices.
 """
 
 import gzip
@@ -26,15 +25,15 @@ from stack import PASS, Nginx, Node
 
 SECTIONS = ["gzip", "identity", "batch", "miss", "core", "profiles"]
 NAME = "part-03-cache"
-# A hit takes so little that four would leave the worker waiting.
+# A hit takes so little time that four connections would leave the worker idle.
 CONNECTIONS = 16
 PER_GROUP = 4
-# A batch's small answers are compressed with the ids of the request.
+# Short responses of a batch are compressed together with the ids of the request.
 SLACK = 0.1
 
 
 def run(args, work, library, chosen, pairs, say):
-    """The sections asked for, by name."""
+    """Runs the selected sections, by name."""
     quick = args.quick
     rounds = 1 if quick else 3
     calls = bodylib.singles(chosen, library, 1 if quick else PER_GROUP)
@@ -74,7 +73,8 @@ def hits(work, node, rows, calls, rounds, say):
 
 
 def misses(work, rows, chosen, quick, say):
-    """A node for each group, since it goes by the method alone."""
+    """Measures misses with one node per group, because the node finds responses by the method
+    alone."""
     merged = {}
     groups = bodylib.never_asked(chosen, work, 1 if quick else PER_GROUP)
     for group, (pairs, calls) in groups.items():
@@ -91,8 +91,7 @@ def misses(work, rows, chosen, quick, say):
 
 
 class Servers:
-    """An nginx for each row, every answer verified and, where there is
-    something to store, stored."""
+    """One nginx per row, with each response verified and, if the row has a cache, stored."""
 
     def __init__(self, work, node, rows, calls):
         self.node, self.rows = node, rows
@@ -116,8 +115,8 @@ class Servers:
             server.__exit__()
 
     def verify(self, row, call, plain):
-        """Asks until nothing more changes: an entry keeps its identity form
-        from the second time on that somebody wants it."""
+        """Sends requests until responses no longer change: an entry keeps its identity form
+        from its second identity request on."""
         server = self.servers[row]
         if row.asks == FILE:
             self.place(server, call, plain)
@@ -134,13 +133,13 @@ class Servers:
             where = f"{row.name}, {call.name}"
             if status != 200 or check.DECODERS[coding](content) != sent:
                 raise check.WrongAnswer(f"{where}: not what the node sent, status {status}")
-            # What is too small for a coding has none.
+            # A short response is not compressed.
             if coding != row.coder.coding and call.size > 2000:
                 raise check.WrongAnswer(f"{where}: content coding {coding!r}")
         return {"bytes": len(content), "wire": wire, "coding": coding}
 
     def place(self, server, call, plain):
-        """The bytes that sszip sends for the call, as a file."""
+        """Writes the bytes that sszip sends for the call into a file."""
         request = call.request(bodylib.DIGITS)
         first = self.servers[self.rows[0]]
         content = check.send(first.port, "/", request, "gzip")[2]
@@ -151,7 +150,7 @@ class Servers:
         (folder / call.get().path.strip("/")).write_bytes(content)
 
     def measure(self, calls, rounds, say, misses):
-        """Rounds interleave as in throughput.py."""
+        """Measures in interleaved rounds, like throughput.py."""
         samples = []
         for turn in range(rounds):
             say(f"round {turn + 1} of {rounds}")
@@ -179,7 +178,7 @@ class Servers:
         }
 
     def point(self, row, call, misses):
-        """One sample; the node tells whether they were hits."""
+        """Returns one sample; the node's counter shows whether the requests were hits."""
         body = {FRESH: call.fresh, FILE: call.get}.get(row.asks, call.same)()
         before = self.asked()
         sample = load.measure(
@@ -205,8 +204,8 @@ class Servers:
 
 
 def core(args, work, library, calls):
-    """What the core's benches say: the scan and the key over the recordings,
-    the splice over the bodies of this suite."""
+    """Runs the core's benchmarks: the scanner and keys with the recordings, splices with the
+    bodies of this suite."""
     with Node(work, [library.pairs]) as node, Nginx(
         work, "identity", node.port, {"/": PASS}
     ) as plain:
@@ -225,8 +224,8 @@ def core(args, work, library, calls):
 
 
 def profiles(work, node, methods, calls, seconds):
-    """A gzip hit and an identity hit of sszip beside the peer's way that is
-    last among its rows, a call of each group."""
+    """Profiles a gzip hit and an identity hit of sszip, and of the last row of another server,
+    with one call per group."""
     found = []
     chosen = {call.group: call for call in calls}
     for section, rows in (("gzip", gzip_rows(methods)), ("identity", identity_rows(methods))):

@@ -1,4 +1,4 @@
-"""What the cache is asked: recorded calls with a place for a number."""
+"""Calls of the cache suite: recorded calls with marks for numbers."""
 
 import re
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from bodies import Body, Library, compact
 
-# Where wrk writes the digits of a request; see post.lua.
+# Mark that wrk replaces with the digits of a request; see post.lua.
 MARK = b"\1" * 9
 DIGITS = b"123456789"
 BATCH = 10
 BATCH_SIZES = {"1 KB": 1_000, "30 KB": 30_000, "300 KB": 300_000}
-# Calls that go into batches: their answers are kept whatever the params are.
+# Methods for batches: their responses are stored with any params.
 STORABLE = re.compile(
     "eth_get(Balance|Block|Code|Storage)|debug_getRaw|debug_traceTransaction"
     "|trace_(block|replayTransaction|transaction)"
@@ -38,17 +38,17 @@ class Call:
         return self.file.read_bytes().replace(MARK, digits)
 
     def fresh(self):
-        """For wrk: other digits in each request."""
+        """Returns a body for wrk with other digits in each request."""
         return Body(self.name, self.method, self.group, self.size, self.file)
 
     def same(self):
-        """For wrk: one id over and over."""
+        """Returns a body for wrk with the same id in each request."""
         file = self.file.with_suffix(".same")
         file.write_bytes(self.request(DIGITS))
         return Body(self.name, self.method, self.group, self.size, file)
 
     def get(self):
-        """For wrk: a GET of the file named like the request's."""
+        """Returns a GET for wrk of the file that is named like the request's."""
         path = f"/{self.file.stem}.json"
         return Body(self.name, self.method, self.group, self.size, None, path=path)
 
@@ -61,7 +61,7 @@ def any_id(request, suffix=b""):
 
 
 def any_params(request):
-    """The end of the first hex string in the params gives way to digits."""
+    """Replaces the end of the first hexadecimal string in the params with a mark."""
 
     def ended(found):
         return b'"0x' + (found[1][: -len(MARK)] or b"1") + MARK + b'"'
@@ -74,7 +74,7 @@ def any_params(request):
 
 
 def singles(bodies, library, per_group):
-    """Calls of each group, from all over its list; recorded batches left out."""
+    """Returns calls of each group, spread over its list, without recorded batches."""
     groups = {}
     for body in bodies:
         request = body.request.read_bytes()
@@ -88,8 +88,8 @@ def singles(bodies, library, per_group):
 
 
 def never_asked(bodies, work, per_group):
-    """By group: a call of each method under params that are others each time,
-    and the folder for a node that answers with what was recorded for it."""
+    """Returns by group: a call of each method with different params in each request, and the
+    folder of a node that sends the recorded response for the method."""
     groups = {}
     for body in bodies:
         request = body.request.read_bytes()
@@ -113,7 +113,7 @@ def misses_of(library, body, request):
 
 
 def batches(pairs, library):
-    """By size: ten calls in one batch, and a call with an answer as long."""
+    """Returns by size: ten calls in one batch, and a call with a response of the same length."""
     found = sorted(storable(pairs), key=lambda one: (len(one[2]), one[0]))
     out = []
     for number, (group, size) in enumerate(BATCH_SIZES.items(), 1):
@@ -129,12 +129,12 @@ def batches(pairs, library):
         name = f"{BATCH} answers, {group}"
         request = b"[" + b",".join(requests) + b"]"
         batch = Call.written(library, name, group, "batch", length, request)
-        out.append((batch, of_length(length, nearest, library, group, number)))
+        out.append((batch, call_of_length(length, nearest, library, group, number)))
     return out
 
 
-def of_length(length, nearest, library, group, number):
-    """One call whose answer is the results of others, up to the length."""
+def call_of_length(length, nearest, library, group, number):
+    """Returns a call whose response contains the results of others, up to the length."""
     results, total = [], 0
     for _, pair, _ in nearest:
         result = pair["response"]["result"]
@@ -152,7 +152,7 @@ def of_length(length, nearest, library, group, number):
 
 
 def storable(pairs):
-    """Recorded calls with a result that is kept, each once."""
+    """Yields recorded calls whose result is stored, without duplicates."""
     seen = set()
     for name, pair in pairs:
         request, response = pair["request"], pair["response"]

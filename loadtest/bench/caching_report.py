@@ -1,4 +1,4 @@
-"""The cache suite's measurements in Markdown, and its targets."""
+"""Report of the cache suite in Markdown, with its targets."""
 
 from statistics import median
 
@@ -8,7 +8,7 @@ from throughput import SATURATED
 
 HIT_RATIO = 0.9
 BATCH_RATIO = 0.8
-# A miss with the cache on, CPU against that with the cache off.
+# Maximum ratio of CPU time for a miss with the cache on and off.
 MISS_RATIO = {"300 KB": 1.05, "30 KB": 1.10}
 KEY_NS = 2_000
 MISSES = (
@@ -26,7 +26,7 @@ TITLES = {
 
 
 class Samples:
-    """Those of one section, by call and row."""
+    """Samples of one section, by call and row."""
 
     def __init__(self, data):
         self.data = data
@@ -39,18 +39,18 @@ class Samples:
         return [c["name"] for c in self.data["calls"] if c["group"] == group]
 
     def mid(self, group, row, key):
-        """Of a row: the median over rounds, then over the calls."""
+        """Returns a row's median over rounds, then over calls."""
         return median(
             median(s[key] for s in self.by[call, row].values()) for call in self.calls(group)
         )
 
     def ratio(self, group, upper, lower, key):
-        """Of two rows, taken inside each round."""
+        """Returns the ratio of two rows, computed within each round."""
         return median(
-            self.of_rounds((call, upper), (call, lower), key) for call in self.calls(group)
+            self.round_ratio((call, upper), (call, lower), key) for call in self.calls(group)
         )
 
-    def of_rounds(self, upper, lower, key):
+    def round_ratio(self, upper, lower, key):
         upper, lower = self.by[upper], self.by[lower]
         return median(upper[n][key] / lower[n][key] for n in upper)
 
@@ -62,7 +62,7 @@ class Samples:
 
 
 def verdicts(results):
-    """Every target with what was measured; None where the figures disagree."""
+    """Returns each target with its measurement; `met` is None if the figures disagree."""
     out = []
     for section in ("gzip", "identity"):
         if section in results:
@@ -98,35 +98,36 @@ def verdicts(results):
 
 
 def hit(samples, section, group, rows):
-    """Against the cheapest of a peer's rows."""
+    """Returns the comparison with the row of a server that takes the least CPU time."""
     peer = min(rows, key=lambda row: samples.mid(group, row, "cpu_us"))
     rps = samples.ratio(group, OURS, peer, "rps")
     cpu = samples.ratio(group, peer, OURS, "cpu_us")
     return {
         "target": f"{section} hit, {group}: at least {HIT_RATIO:g}x {peer}",
-        "measured": told(rps, cpu),
-        "met": judged(rps, cpu, HIT_RATIO),
+        "measured": ratio_text(rps, cpu),
+        "met": is_met(rps, cpu, HIT_RATIO),
     }
 
 
 def batch(samples, couple, row):
     ten, one = ((name, row) for name in couple)
-    rps = samples.of_rounds(ten, one, "rps")
-    cpu = samples.of_rounds(one, ten, "cpu_us")
+    rps = samples.round_ratio(ten, one, "rps")
+    cpu = samples.round_ratio(one, ten, "cpu_us")
     return {
         "target": f"{couple[0]} in a batch, {row}: at least {BATCH_RATIO:g}x one answer as long",
-        "measured": told(rps, cpu),
-        "met": judged(rps, cpu, BATCH_RATIO),
+        "measured": ratio_text(rps, cpu),
+        "met": is_met(rps, cpu, BATCH_RATIO),
     }
 
 
-def told(rps, cpu):
+def ratio_text(rps, cpu):
     return f"{rps:.2f}x ({cpu:.2f}x by CPU)"
 
 
-def judged(rps, cpu, goal):
-    """Neither alone bears a verdict: requests/s may be wrk's, and of a long
-    answer the kernel sends parts on wrk's core, as its acknowledgements come."""
+def is_met(rps, cpu, goal):
+    """Returns whether both ratios meet the goal; None if they disagree. Requests per second
+    may be limited by wrk, and the kernel sends parts of a long response on wrk's core when
+    acknowledgements arrive, so neither decides alone."""
     return rps >= goal if (rps >= goal) == (cpu >= goal) else None
 
 
@@ -207,8 +208,8 @@ def share(value):
 
 
 def against(samples, section, group, row):
-    """Hits: how much better than the row we are. Misses: what the row costs
-    against no cache."""
+    """Returns ratios: for hits how much better sszip is than the row, for misses the cost of
+    the row in comparison with no cache."""
     if section == "miss":
         base = "cache off"
         return tuple(samples.ratio(group, row, base, key) for key in ("rps", "cpu_us"))
@@ -266,9 +267,9 @@ def batch_text(data):
                         call,
                         name,
                         f"{median(s['rps'] for s in of_call):,.0f}",
-                        f"{samples.of_rounds((call, name), (one, name), 'rps'):.2f}x",
+                        f"{samples.round_ratio((call, name), (one, name), 'rps'):.2f}x",
                         f"{median(s['cpu_us'] for s in of_call):,.1f}",
-                        f"{samples.of_rounds((one, name), (call, name), 'cpu_us'):.2f}x",
+                        f"{samples.round_ratio((one, name), (call, name), 'cpu_us'):.2f}x",
                         f"{sizes[call]:,}",
                         f"{facts['bytes']:,}" + ("" if facts["coding"] else " (identity)"),
                         share(median(s["utilisation"] for s in of_call)),

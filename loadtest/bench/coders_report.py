@@ -1,4 +1,4 @@
-"""Turns the measurements into Markdown; says plainly which targets are met."""
+"""Renders the measurements in Markdown, with the targets that are met."""
 
 from statistics import median
 
@@ -6,7 +6,7 @@ from bodies import GROUPS
 from report import MET, machine_text, mid, of, profile_text, quiet, table
 from throughput import DEFAULT, REFERENCE, SATURATED
 
-# Requests per second against gzip 6, and the most bytes against it.
+# Minimum ratio of requests per second to gzip 6, and maximum ratio of bytes.
 DEFAULT_RPS = {"300 KB": 3.5, "30 KB": 2.5}
 DEFAULT_BYTES = 1.16
 EQUAL_RPS = {"300 KB": 2.0, "30 KB": 1.6}
@@ -14,10 +14,10 @@ TAIL_RATIO = 2.0
 
 
 def verdicts(results):
-    """Every target with what was measured; met on requests per second.
+    """Returns each target with its measurement; it is met by requests per second.
 
-    None is neither: the numbers do not bear a verdict, because the machine did
-    other work, the worker was not the bottleneck or the bodies were made up.
+    `met` is None if the numbers do not decide: the machine had other work, the worker was not
+    the bottleneck, or the bodies were generated.
     """
     out = []
     if data := results.get("throughput"):
@@ -51,7 +51,7 @@ def verdicts(results):
 
 
 def equal_levels(levels):
-    """The levels judged as "gives no more bytes", each with how it is meant."""
+    """Returns the levels that send no more bytes, each with the scopes of the comparison."""
     scopes = {"every": "on any single body", "median": "at the median"}
     merged = {}
     for kind, level in levels.items():
@@ -65,10 +65,10 @@ def ratio(summary, group, coder, goal, most_bytes):
     worst = max(r["bytes_ratio"] for r in rows)
     met = rps >= goal and size <= most_bytes
     if mid(of(summary, group, REFERENCE.name), "utilisation") < SATURATED:
-        # gzip 6 was held up by something else, which flatters all others
+        # gzip 6 was limited by another bottleneck, which favours all others
         met = None
     elif not met and size <= most_bytes and mid(rows, "utilisation") < SATURATED:
-        # requests/s are a lower bound
+        # requests per second are a lower bound
         met = None
     return {
         "target": f"{coder}, {group}: at least {goal:g}x gzip 6's requests/s "

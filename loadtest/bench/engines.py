@@ -1,7 +1,7 @@
-"""Runs the micro-benchmarks of the core's crate on the same bodies.
+"""Runs the core's micro-benchmarks on the same bodies.
 
-They are cargo benches because the crate decides which libdeflate ships; the
-rivals are the distribution's shared libraries, opened at run time.
+They are cargo benchmarks because the crate selects its libdeflate; the other libraries are the
+distribution's, loaded at run time.
 """
 
 import json
@@ -16,7 +16,7 @@ def run(work, identities, quick, say):
 
 
 def written(work, identities):
-    """A folder with the bodies, each a file."""
+    """Writes each body to a file, and returns the folder."""
     folder = work / "bodies"
     folder.mkdir(exist_ok=True)
     for name, content in identities.items():
@@ -25,14 +25,14 @@ def written(work, identities):
 
 
 def bench(name, work, folder, quick):
-    """What the bench of that name says of the bodies in the folder; without
-    one, of its own."""
+    """Runs the benchmark with the bodies in the folder, or without one with its own; returns
+    its results."""
     options = ["--rounds", "1", "--ms", "2"] if quick else ["--rounds", "5", "--ms", "10"]
     return bench_with(name, work, options + ([str(folder)] if folder else []))
 
 
 def bench_with(name, work, options, features=()):
-    """The same, with options of its own."""
+    """Runs the benchmark with other options; returns its results."""
     output = work / f"{name}.json"
     build = ["cargo", "bench", "--quiet", "-p", "sszip-core", "--bench", name]
     build += ["--features", ",".join(features)] if features else []

@@ -1,4 +1,4 @@
-"""Has a store filled, by asking for all that it is to have."""
+"""Fills a store by requests for all of its keys."""
 
 import re
 import socket
@@ -7,14 +7,14 @@ import time
 import check
 import storing_bodies as bodylib
 
-# A fill is asked for, is there, is asked for again; what comes last is a hit.
+# Maximum number of passes: a first one fetches, a second one stores, and the last one only hits.
 MOST_PASSES = 6
-# Between two of them.
+# Pause between two passes in seconds.
 SETTLE_SECONDS = 0.2
-# A look-up that takes too long is given up, and the node asked: on a machine
-# that is busy this is so many of them.
+# Share of look-ups that may exceed the time limit and reach the node, as they do on a busy
+# machine.
 LATE = 0.01
-# So many requests are sent before the first is read.
+# Number of requests that are sent before the first response is read.
 PIPELINED = 32
 LENGTH = re.compile(
     rb"\r\nContent-Length: (\d+)\r\n(?:[^\r\n]+\r\n)*\r\n", re.IGNORECASE
@@ -22,20 +22,20 @@ LENGTH = re.compile(
 
 
 def fill(port, asked, call, keys):
-    """Asks for every key until the node hears of hardly any; `asked`: how many requests it
-    has had."""
+    """Requests each key until hardly any request reaches the node. `asked` returns the number
+    of the node's requests."""
     for _ in range(MOST_PASSES):
         before = asked()
-        ask_for_all(port, call, keys)
+        request_all(port, call, keys)
         if asked() - before <= keys * LATE:
             return
-        # what the node gave is on its way to the owner
+        # fetched responses are still on their way to the owner
         time.sleep(SETTLE_SECONDS)
     raise SystemExit(f"{call.name}: keys are still missing after {MOST_PASSES} passes")
 
 
-def ask_for_all(port, call, keys):
-    """Some requests at a time, whose answers are only counted."""
+def request_all(port, call, keys):
+    """Sends requests in groups, and only counts their responses."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
         for first in range(0, keys, PIPELINED):
             numbers = range(first, min(first + PIPELINED, keys))

@@ -1,10 +1,9 @@
-"""Benchmarks: nginx with sszip against the other coders.
+"""Benchmarks: nginx with sszip in comparison with other encoders.
 
-Four suites: `nginx`, responses that are compressed, `cache`, hits and misses, `store`, hits
-of what the cache's owner keeps, and `ssz`, the core's SSZ walkers, without nginx. Each
-verifies every response before it measures, and writes tables and the raw numbers. What
-other servers do beside sszip, in nginx and in Envoy, is loadtest/compare. See
-loadtest/README.md.
+There are four suites: `nginx`, compressed responses; `cache`, hits and misses; `store`, hits
+from the cache's owner; and `ssz`, the core's SSZ walkers without nginx. Each suite verifies
+each response before it measures, and writes tables and raw numbers. The comparison with other
+servers, in nginx and in Envoy, is in loadtest/compare. See loadtest/README.md.
 """
 
 import argparse
@@ -36,7 +35,7 @@ import transcoding_report  # noqa: E402
 from report import MET, quiet  # noqa: E402
 from stack import ROOT, Node  # noqa: E402
 
-# By suite: its sections, the name of its results, what renders them.
+# For each suite: its sections, the name of its results, and the module that renders them.
 SUITES = {
     "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", coders_report),
     "cache": (caching.SECTIONS, caching.NAME, caching_report),
@@ -192,7 +191,7 @@ def main():
         chosen = SimpleNamespace(**vars(args) | {"only": args.only or sections})
         started = time.monotonic()
         work = Path(tempfile.mkdtemp(prefix="sszip-bench-"))
-        # nginx's worker may run as another user and has to reach its folders.
+        # nginx's worker may run as another user and must reach its folders.
         work.chmod(0o755)
         try:
             results = measure(suite, chosen, work)

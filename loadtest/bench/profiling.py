@@ -1,7 +1,7 @@
-"""Where the worker's time goes, sampled with perf while wrk asks.
+"""Profiles of the worker, sampled with perf while wrk sends requests.
 
-The CPU clock is the event: it exists on virtual machines without hardware
-counters, where cycles and instructions do not.
+The event is the CPU clock: it exists on virtual machines without hardware counters for cycles
+and instructions.
 """
 
 import re
@@ -19,14 +19,14 @@ LINE = re.compile(r"^\s*([\d.]+)%\s*\|(\S+)\s*\|\[.\]\s+(\S.*?)\s*$")
 
 
 def run(work, node, bodies, levels, seconds, say):
-    """Profiles of gzip 6, the default and the `every` level, a body per group."""
+    """Returns profiles of gzip 6, the default and the `every` level, with one body per group."""
     say("profiles")
     coders = [REFERENCE, DEFAULT]
     if levels["every"]:
         coders.append(sszip_coder(levels["every"]))
     chosen = {}
     for body in bodies:
-        # The middle of a group, by the order of the list.
+        # The body in the middle of the group's list.
         chosen.setdefault(body.group, []).append(body)
     profiles = []
     for group in chosen.values():
@@ -41,7 +41,7 @@ def run(work, node, bodies, levels, seconds, say):
 
 
 def sample(work, nginx, body, coder, seconds, connections=CONNECTIONS, pid=None, keys=None):
-    """Of the worker, unless it is another process."""
+    """Profiles the worker, or the process `pid`."""
     data = work / "perf.data"
     load = Wrk(nginx.port, body, coder, connections, seconds + 1, keys=keys)
     record = subprocess.run(
@@ -69,14 +69,14 @@ def report(data):
     for line in output.splitlines():
         if found := LINE.match(line):
             share, dso, symbol = found.groups()
-            # One row for what a stripped object does not name.
+            # Symbols of a stripped object without a name share one row.
             symbol = "(no symbol)" if symbol.startswith("0x") else symbol
             rows.append({"percent": float(share), "object": dso, "symbol": symbol})
     return rows
 
 
 def total(rows, keys):
-    """Shares added up by the keys, largest first, the crumbs left out."""
+    """Sums shares by the keys, sorted in descending order, without small ones."""
     sums = {}
     for row in rows:
         key = tuple(row[k] for k in keys)

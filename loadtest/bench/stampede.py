@@ -1,9 +1,9 @@
-"""Many at once who want what nobody has: how often the node is asked, and
-when the last of them has the answer.
+"""Concurrent requests of many clients for one key that is not stored: the number of requests
+that reach the node, and the time until the last client has its response.
 
-All connections are open, and have been served, before. The client sleeps
-until all is over, so that it takes no time from what is measured: when the
-last byte of an answer came is the kernel's to say (SO_TIMESTAMPNS).
+All connections are open and have been used before. The client sleeps until all responses have
+arrived, so that it takes no processor time from the servers; the kernel records when the last
+byte of a response arrived (SO_TIMESTAMPNS).
 """
 
 import gzip
@@ -24,10 +24,10 @@ from storing_coders import stored
 CLIENTS = 1_000
 WORKERS = 4
 NODE_SECONDS = 0.3
-# All is over then, or the run ends.
+# Maximum duration of a round in seconds.
 PATIENCE_SECONDS = 20
 SETTLE_SECONDS = 0.2
-# Linux's number of it, which Python's socket module does not have.
+# Linux's number of the option, which Python's socket module does not define.
 SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35)
 KINDS = {
     "with a store": (WORKERS, True),
@@ -37,7 +37,7 @@ KINDS = {
 
 
 class SlowNode:
-    """Answers every call after a while, and knows when it did."""
+    """A node that responds to each call after a delay, and records the times."""
 
     def __init__(self, result):
         self.result = result
@@ -73,14 +73,15 @@ class SlowNode:
                 answer = {"jsonrpc": "2.0", "id": call["id"], "result": self.result}
                 body = bodylib.compact(answer)
                 head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                # before it is sent: what it takes counts as the waiters'
+                # taken before the response is sent, so that sending counts as waiting time of the
+                # clients
                 self.answered.append(time.time_ns())
                 peer.sendall(f"HTTP/1.1 200 OK\r\n{head}".encode() + body)
 
 
 def run(work, pairs, rounds, say):
-    """Each round asks for a key that is new."""
-    # a connection at both ends
+    """Measures with a new key in each round."""
+    # each connection has two ends
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     _, (call,) = bodylib.calls(pairs, work, 1)
@@ -96,7 +97,7 @@ def run(work, pairs, rounds, say):
             ) as nginx:
                 clients = Clients(nginx.port)
                 try:
-                    # opens what is opened once, at the node and at the owner
+                    # opens all connections to the node and to the owner beforehand
                     clients.ask(call, CLIENTS, node, result)
                     for turn in range(rounds):
                         samples.append(
@@ -134,10 +135,10 @@ class Clients:
             peer.close()
 
     def ask(self, call, number, node, result):
-        """All for one key, under ids of their own."""
+        """Sends a request for the same key from each client, with an id of its own."""
         asked = bodylib.numbered(call, number)
         before = len(node.answered)
-        # of a client its own id, and in the params everybody's number
+        # the id is the client's own, the number in the params is common to all
         own = b"%d" % (bodylib.FIRST + number)
         texts = [
             check.written(self.port, "/", asked.replace(b'"id":' + own, b'"id":%d' % n), "gzip")
@@ -163,7 +164,7 @@ class Clients:
         }
 
     def wait(self, node, before, sent):
-        """Until every client has something to read, and a little longer."""
+        """Waits until each client has received data, and a little longer."""
         time.sleep(NODE_SECONDS + SETTLE_SECONDS)
         poll = select.poll()
         left = {peer.fileno() for peer in self.peers}
@@ -178,7 +179,8 @@ class Clients:
         time.sleep(SETTLE_SECONDS)
 
     def read(self, peer, number, result):
-        """Verifies an answer; when its last byte came, in ns since 1970."""
+        """Verifies a response, and returns when its last byte arrived, in nanoseconds since
+        1970."""
         data, came = b"", 0
         length = None
         while length is None or len(data) < length:

@@ -1,9 +1,8 @@
-"""The store suite: answers that the cache's owner keeps.
+"""The store suite: entries of the cache's owner.
 
-What a hit costs that the owner answers, from its memory and from RocksDB,
-beside one of the worker's own memory; how fast a long entry comes; what the
-store adds to a miss; who waits when many want the same; and what RocksDB
-writes with its log and without.
+It measures the cost of a hit from the owner's memory and from RocksDB, in comparison with the
+worker's memory; the throughput of a long entry; the additional cost of a store for a miss; the
+waiting time of concurrent clients; and the bytes that RocksDB writes with and without its log.
 """
 
 import gzip
@@ -26,16 +25,16 @@ from storing_coders import HOT, MEMORY, PLACES, STORE, TIERS, stored
 
 SECTIONS = ["hit", "large", "miss", "stampede", "log", "profiles"]
 NAME = "part-04-store"
-# Which of the owner's counters tells that a hit came from there.
+# The owner's counter that shows the origin of a hit.
 COUNTERS = {MEMORY: "memory", STORE: "store"}
-# Of a run, at least so many have to come from where they should; the others are
-# taken out of what a hit costs.
+# Minimum share of a run's requests with the expected origin; the others are subtracted from the
+# cost of a hit.
 SHARE = 0.8
 LARGE_ENTRY = "sszip_cache_max_entry 64m; sszip_max_oneshot 64m;"
 
 
 def run(args, work, library, chosen, pairs, say):
-    """The sections asked for, by name."""
+    """Runs the selected sections, by name."""
     quick = args.quick
     out = {}
     if {"hit", "profiles"} & set(args.only):
@@ -64,19 +63,20 @@ def run(args, work, library, chosen, pairs, say):
 
 
 def large(work, quick, say):
-    """A node for each, since it goes by the method alone."""
+    """Measures each long entry with a node of its own, because the node finds responses by the
+    method alone."""
     found = {}
     for folder, call in bodylib.large(work):
         with Node(work, [folder], options=["--lenient"]) as node:
             say(f"a long entry: {call.name}")
             with Places(work, node, [call], 1, say, LARGE_ENTRY) as places:
-                # one at a time: a second one would wait for the first one's
+                # one connection: a second request would wait for the first one's
                 merge(found, places.hits(1 if quick else 5, 1, 1))
     return found
 
 
 def merge(found, more):
-    """Adds the measurements of another group of calls."""
+    """Adds the measurements of another group of calls to `found`."""
     for key, value in more.items():
         if key in found and key not in ("rows", "keys"):
             found[key] += value
@@ -85,8 +85,8 @@ def merge(found, more):
 
 
 def misses(work, chosen, quick, say):
-    """As the cache suite's: a node for each group, and ids and params that
-    none had before."""
+    """Measures misses like the cache suite: one node per group, with new ids and params in
+    each request."""
     methods = {b.method for b in chosen if b.method.startswith("erigon_")}
     rows = [
         Row(sszip_cache("without a store", methods, SMALL_TIER), FRESH),
@@ -107,8 +107,8 @@ def misses_of(rows, work, chosen, quick, say):
 
 
 class Places:
-    """An nginx for each place that a hit comes from, filled with the same;
-    `modules`: ... and each build of the module, by what precedes its rows."""
+    """One nginx per origin of a hit, filled with the same entries. `modules` lists builds of
+    the module, each with a prefix for its rows."""
 
     def __init__(self, work, node, calls, keys, say, more="", modules=(("", None),)):
         self.node, self.calls, self.keys, self.say = node, calls, keys, say
@@ -140,7 +140,7 @@ class Places:
         for call in self.calls:
             fill(server.port, self.asked, call, self.keys)
         if place == STORE:
-            # what is in its memory goes to its files
+            # a restart moves the owner's memory to files
             server.restart()
             for call in self.calls:
                 fill(server.port, self.asked, call, self.keys)
@@ -159,7 +159,7 @@ class Places:
         )
 
     def hits(self, rounds, seconds, connections):
-        """Rounds interleave as in throughput.py."""
+        """Measures in interleaved rounds, like throughput.py."""
         samples = []
         rows = list(self.places)
         for turn in range(rounds):
@@ -182,8 +182,8 @@ class Places:
         }
 
     def point(self, row, call, seconds, connections):
-        """One sample; the node and the owner tell where the answers came
-        from."""
+        """Returns one sample; the counters of the node and of the owner show the origins of
+        the responses."""
         server, (place, _) = self.servers[row], self.places[row]
         asked, found = self.asked(), server.owner_status()["lookups"]
         sample = load.measure(
@@ -209,7 +209,7 @@ class Places:
             return json.load(reply)["requests"]
 
     def profiles(self, work, seconds):
-        """Worker and owner, while the owner answers."""
+        """Profiles the worker and the owner while the owner sends entries."""
         call = self.calls[0]
         found = []
         for place in (MEMORY, STORE):

@@ -1,4 +1,4 @@
-"""The store suite's measurements in Markdown, and its targets."""
+"""Report of the store suite in Markdown, with its targets."""
 
 from statistics import median
 
@@ -6,11 +6,11 @@ from caching_report import Samples, logged, share
 from report import MET, machine_text, profile_text, quiet, table
 from storing_coders import HOT, MEMORY, PLACES, STORE
 
-# CPU of worker and owner that a hit from the owner may cost more than one from
-# the worker's memory.
+# Additional CPU time of worker and owner for a hit from the owner, in comparison with the
+# worker's memory, in microseconds.
 HIT_US = 60
 LARGE_GB_S = 1.0
-# Of a miss, the worker's CPU with a store against that without.
+# Ratio of the worker's CPU time for a miss with and without a store.
 MISS_RATIO = {"300 KB": 1.05, "30 KB": 1.25}
 LAST_MS = 20
 LOG_RATIO = 0.6
@@ -18,20 +18,21 @@ OFF, ON = "without a store", "with a store"
 
 
 class Places(Samples):
-    """Hits, by call and place."""
+    """Samples of hits, by call and origin."""
 
     def in_all(self, call, place):
-        """CPU of worker and owner by round, us."""
+        """Returns the CPU time of worker and owner by round in microseconds."""
         return {
             n: s["cpu_us"] + s["owner_us"] for n, s in self.by[call, place].items()
         }
 
     def more(self, group, place):
-        """Of a place, what it costs more than the worker's memory, us."""
+        """Returns the additional cost of an origin over the worker's memory in microseconds."""
         return self.over_calls(group, lambda call: self.beyond(call, place, self.in_all))
 
     def beyond(self, call, place, of):
-        """For a request that is answered from there: a few in a run are not."""
+        """Returns the additional cost per request of this origin, without a run's requests of
+        another one."""
         this, hot = of(call, place), of(call, HOT)
         shares = self.by[call, place]
         return median((this[n] - hot[n]) / shares[n]["share"] for n in this)
@@ -43,22 +44,22 @@ class Places(Samples):
         return {n: s["p50_us"] for n, s in self.by[call, place].items()}
 
     def speed(self, group, place, of):
-        """GB/s: what is stored, by what it takes longer than from the worker's
-        memory."""
+        """Returns the throughput in GB/s: bytes of an entry, divided by the additional time
+        over the worker's memory."""
         return self.bytes(group, place) / 1e3 / self.over_calls(
             group, lambda call: self.beyond(call, place, of)
         )
 
 
 def verdicts(results):
-    """Every target with what was measured; None where the figures disagree."""
-    out = list(measured(results))
+    """Returns each target with its measurement; `met` is None if the figures do not decide."""
+    out = list(target_rows(results))
     if not results["recorded"] or results["quick"]:
         out = [row | {"met": None} for row in out]
     return out
 
 
-def measured(results):
+def target_rows(results):
     if data := results.get("hit"):
         samples = Places(data)
         for group in samples.groups:

@@ -1,8 +1,8 @@
-"""Small answers' latency alone, and while 5 MB answers pass beside them.
+"""Latency of short responses, alone and while 5 MB responses are sent.
 
-The same measurement on pass-through, given as many large answers per second
-as sszip finished, shows how much of a rise is contention for two cores and a
-loopback interface; what is left is the coder's.
+The same measurement with pass-through, at the rate of long responses that sszip reached, shows
+how much of an increase is contention for two cores and a loopback interface; the rest is
+caused by the encoder.
 """
 
 import time
@@ -17,11 +17,11 @@ from throughput import DEFAULT, REFERENCE
 SMALL_CONNECTIONS = 8
 BULK_CONNECTIONS = 2
 PAUSE_MS = 4
-# What the bulk load gets to reach its pace before, and to outlast, the probe.
+# Seconds for which the load of long responses starts before the probe, and ends after it.
 LEAD_SECONDS = 0.7
 MARGIN_SECONDS = 1
 LOADS = {"paced": PAUSE_MS, "back to back": None}
-# sszip first: its pace is what pass-through is held to.
+# sszip is first: its rate is used for pass-through.
 CODERS = [DEFAULT, REFERENCE, PASS]
 
 
@@ -71,14 +71,15 @@ def run(work, library, small, bulk, plan, say):
 
 
 def verify(server, coder, small, bulk, plain):
-    """Wire bytes of both answers; the small one is below every coder's gate."""
+    """Returns the wire bytes of both responses; the short one is below each encoder's minimum
+    length."""
     tiny = check.answer(server.port, "/", small, PASS)
     return tiny["wire"], check.answer(server.port, "/", bulk, coder, plain)["wire"]
 
 
 @dataclass
 class Bench:
-    """One kind of load: what is asked, for how long, from which core."""
+    """One kind of load: its bodies, its duration, and its core."""
 
     small: object
     bulk: object
@@ -87,7 +88,7 @@ class Bench:
     pause: int | None
 
     def round(self, servers, wires):
-        """Every coder alone and beside; pass-through at sszip's pace."""
+        """Measures each encoder without and with load; pass-through at sszip's rate."""
         pace = None
         for coder, server in servers.items():
             yield self.probe(server, coder, wires[coder], None)
@@ -99,11 +100,13 @@ class Bench:
 
     @staticmethod
     def pause_for(rate):
-        """Mean pause in ms that makes the bulk connections reach this rate."""
+        """Returns the mean pause in milliseconds with which the connections of long responses
+        reach this rate."""
         return round(BULK_CONNECTIONS / rate * 1000)
 
     def probe(self, server, coder, wires, bulk_pause):
-        """`bulk_pause`: None for no bulk load, 0 for one without pauses."""
+        """Measures short responses. `bulk_pause` is None without a load of long ones, and 0
+        for one without pauses."""
         small_wire, bulk_wire = wires
         beside = bulk_pause is not None
         heavy = None

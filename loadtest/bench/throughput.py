@@ -1,9 +1,9 @@
-"""Requests per second and CPU per request, coder against coder.
+"""Requests per second and CPU time per request of several encoders.
 
-Rounds are interleaved: one body is asked of every coder before the next body
-comes, each time starting with another coder, so that a noisy minute touches
-all of them. Ratios are taken inside a round, where both sides saw the same
-machine; medians over rounds, then over bodies, come last.
+Rounds are interleaved: one body is requested from each encoder before the next body, each time
+in another order, so that a slow minute affects all of them. Ratios are computed within a
+round, with both sides on the same state of the machine; then medians over rounds, then over
+bodies.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from stack import BROTLI, PASS, Nginx, gzip_coder, sszip_coder
 REFERENCE = gzip_coder(6)
 DEFAULT = sszip_coder(None, "sszip default")
 LEVELS = range(1, 13)
-# Enough to keep the worker busy; more would only add answers that are in
-# flight, and so uncounted, when the time is over.
+# Enough to keep the worker busy; more connections would only add responses that are in flight,
+# and so not counted, at the end.
 CONNECTIONS = 4
 SATURATED = 0.9
 
@@ -29,7 +29,7 @@ class Plan:
 
 
 def level_sizes(work, node, bodies, identities):
-    """Bytes of every body at every level, each answer verified."""
+    """Returns the bytes of each body at each level, with each response verified."""
     coders = {f"/level{n}": sszip_coder(n) for n in LEVELS}
     sizes = {}
     with Nginx(work, "levels", node.port, coders) as nginx:
@@ -43,9 +43,9 @@ def level_sizes(work, node, bodies, identities):
 
 
 def lowest_level(sizes, reference, groups):
-    """The lowest levels that give no more bytes than the reference.
+    """Returns the lowest levels that send no more bytes than the reference.
 
-    `every`: on no single body more; `median`: in no group more at the median.
+    `every`: for no single body more; `median`: for no group more at the median.
     """
     found = {"every": None, "median": None}
     for level in reversed(LEVELS):
@@ -58,7 +58,7 @@ def lowest_level(sizes, reference, groups):
 
 
 def identities(work, node, bodies):
-    """What the node sends, compared with the recording."""
+    """Returns what the node sends, compared with the recording."""
     with Nginx(work, "identity", node.port, {"/": PASS}) as nginx:
         return {b.name: check.answer(nginx.port, "/", b, PASS)["decoded"] for b in bodies}
 
@@ -136,7 +136,7 @@ def interleave(servers, bodies, verified, plan, say, slack=0.02):
 
 
 def summarise(coders, bodies, verified, samples, reference=REFERENCE):
-    """Medians per body and coder, with ratios against the reference."""
+    """Returns medians per body and encoder, with ratios to the reference."""
     table = {}
     for s in samples:
         table.setdefault((s["body"], s["coder"]), {})[s["round"]] = s

@@ -1,7 +1,7 @@
-"""The ssz suite: the core's SSZ walkers beside typed crates.
+"""The ssz suite: the core's SSZ walkers in comparison with typed crates.
 
-Everything is measured by `ssz-bench` of `loadtest/ssz-peers`, in one process
-but for the witnesses; this runs it and adds what it was built with.
+`ssz-bench` of `loadtest/ssz-peers` measures all in one process, except the witnesses; this
+module runs it and adds the versions.
 """
 
 import json
@@ -28,11 +28,11 @@ def versions():
 
 
 def run(args, work, say):
-    """The sections asked for, by what ssz-bench calls its parts."""
+    """Runs the selected sections, which are named like the parts of ssz-bench."""
     out = work / "ssz.json"
     only = [word for section in args.only for word in ("--only", section)]
     quick = ["--quick"] if args.quick else []
-    # a build in seconds is enough to see that it runs
+    # a debug build is sufficient to test that it runs
     profile = [] if args.quick else ["--release"]
     build = ["cargo", "build", "--locked", "--bin", "ssz-bench", *profile]
     say("building ssz-bench")

@@ -1,4 +1,4 @@
-"""The ssz suite's measurements in Markdown, and its targets."""
+"""Report of the ssz suite in Markdown, with its targets."""
 
 from statistics import median
 
@@ -10,10 +10,10 @@ CHECK, ENCODE, ROOT, PART = "check", "encode", "hash_tree_root", "one part"
 FASTER = {TO_SSZ: 3.0, TO_JSON: 3.0}
 ROOT_RATIO = 1.2
 WITNESS_GB_S = 1.5
-# Of the SSZ, and bytes besides.
+# Ratio of peak memory to the SSZ, and additional bytes.
 WITNESS_PEAK, WITNESS_MORE = 1.15, 32e6
-# Time per byte of the largest state against that of the one before; no cache of
-# the processor's holds either.
+# Maximum ratio of the time per byte between the largest state and the one before; both are longer
+# than the processor's caches.
 LINEAR = 1.25
 
 
@@ -27,26 +27,26 @@ def way(group, who):
 
 
 def peers(group):
-    """Times by whose, but ours; the fastest first."""
+    """Returns the times of other libraries, the fastest first."""
     others = {w["who"]: w["ns"] for w in group["ways"] if not w["who"].startswith(OURS)}
     return sorted(others.items(), key=lambda item: median(item[1]))
 
 
 def ratio(these, those):
-    """Of these against those of the same rounds."""
+    """Returns the median ratio within the same rounds."""
     return median(a / b for a, b in zip(these, those, strict=True))
 
 
 def verdicts(results):
-    """Every target with what was measured; None where the figures bear none."""
-    out = [*of_groups(results["groups"]), *of_states(results["groups"])]
-    out += of_witnesses(results["witnesses"])
+    """Returns each target with its measurement; `met` is None if the figures do not decide."""
+    out = [*group_targets(results["groups"]), *state_targets(results["groups"])]
+    out += witness_targets(results["witnesses"])
     if not results["recorded"] or results["quick"]:
         out = [row | {"met": None} for row in out]
     return out
 
 
-def of_groups(groups):
+def group_targets(groups):
     for group in groups:
         operation, what = group["operation"], f"{name(group)}, {group['operation']}"
         if operation in (ENCODE, PART, TO_SSZ_INDENTED):
@@ -76,7 +76,7 @@ def of_groups(groups):
             }
 
 
-def of_states(groups):
+def state_targets(groups):
     states = [g for g in groups if g["validators"]]
     for operation in (TO_SSZ, TO_JSON, CHECK, ROOT):
         by_size = sorted(
@@ -93,7 +93,7 @@ def of_states(groups):
             }
 
 
-def of_witnesses(witnesses):
+def witness_targets(witnesses):
     for witness in witnesses:
         what = f"ExecutionWitness, {witness['bytes_json'] / 1e6:,.0f} MB of JSON"
         ours = next(w["samples"] for w in witness["ways"] if w["who"] == OURS)

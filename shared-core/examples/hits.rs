@@ -91,7 +91,7 @@ fn body(calls: usize) -> String {
     }
 }
 
-fn asked(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
+fn looked_up(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     let fields: [(&[u8], &[u8]); 2] = [
         (b"Content-Type", b"application/json"),
@@ -116,7 +116,7 @@ fn asked(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
 /// Stores a response to each call.
 fn store(config: &Arc<Config>, calls: usize) {
     for n in 1..=calls {
-        let (mut driver, step) = asked(config, call(n).as_bytes());
+        let (mut driver, step) = looked_up(config, call(n).as_bytes());
         assert!(matches!(step, Step::Forward));
         let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
         let filler = "0123456789abcdef".repeat(100);
@@ -144,7 +144,7 @@ fn store(config: &Arc<Config>, calls: usize) {
 }
 
 fn hit(config: &Arc<Config>, body: &[u8]) -> usize {
-    let (driver, step) = asked(config, body);
+    let (driver, step) = looked_up(config, body);
     assert!(matches!(step, Step::Respond));
     let exchange = driver.exchange().unwrap();
     exchange.body().map(<[u8]>::len).sum()

@@ -41,7 +41,7 @@ impl Host {
 
     /// Stores the node's response to the call for `block`, with a result of `length` bytes.
     fn store(&self, block: usize, length: usize) {
-        let (mut exchange, found) = self.ask(&call(block), "");
+        let (mut exchange, found) = self.request(&call(block), "");
         assert_eq!(found, LookUp::Forward);
         assert_eq!(head(&mut exchange), HeadAction::Tee);
         exchange.observe(answer(block, length).as_bytes()).unwrap();
@@ -50,7 +50,7 @@ impl Host {
         fill.publish(0);
     }
 
-    fn ask(&self, body: &str, accept: &str) -> (Exchange, LookUp) {
+    fn request(&self, body: &str, accept: &str) -> (Exchange, LookUp) {
         let mut exchange = Exchange::new(Arc::clone(&self.config));
         let fields: [Field<'_>; 2] = [JSON, (b"Accept-Encoding", accept.as_bytes())];
         exchange
@@ -129,7 +129,7 @@ fn clients_of_the_same_entry_share_its_decompressed_body() {
     host.store(1, LONG);
     let clients: Vec<Exchange> = (0..60)
         .map(|_| {
-            let (exchange, found) = host.ask(&call(1), "");
+            let (exchange, found) = host.request(&call(1), "");
             assert_eq!(found, LookUp::Respond);
             assert_eq!(exchange.sent(), answer(1, LONG).len() as u64);
             exchange
@@ -152,14 +152,14 @@ fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
     for block in 0..5 {
         host.store(block, LONG);
     }
-    let clients: Vec<_> = (0..5).map(|block| host.ask(&call(block), "")).collect();
+    let clients: Vec<_> = (0..5).map(|block| host.request(&call(block), "")).collect();
     let found: Vec<LookUp> = clients.iter().map(|(_, found)| *found).collect();
     let (given, asked) = found.split_at(2);
     assert!(given.iter().all(|found| *found == LookUp::Respond));
     assert!(asked.iter().all(|found| *found == LookUp::Forward));
     assert!(host.used() <= MEMORY);
     // the client prefers identity, and accepts both
-    let (exchange, found) = host.ask(&call(4), "gzip;q=0.5, identity");
+    let (exchange, found) = host.request(&call(4), "gzip;q=0.5, identity");
     assert_eq!(found, LookUp::Respond);
     assert!(is_gzip(&exchange));
     assert_eq!(
@@ -168,10 +168,10 @@ fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
     );
     // short responses are sent as usual
     host.store(9, 10_000);
-    assert_eq!(host.ask(&call(9), "").1, LookUp::Respond);
+    assert_eq!(host.request(&call(9), "").1, LookUp::Respond);
     drop((clients, exchange));
     assert_eq!(host.used(), 0);
-    assert_eq!(host.ask(&call(4), "").1, LookUp::Respond);
+    assert_eq!(host.request(&call(4), "").1, LookUp::Respond);
 }
 
 #[test]
@@ -181,14 +181,14 @@ fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
         host.store(block, LONG);
     }
     let entry = |block: usize| {
-        let (exchange, _) = host.ask(&call(block), "gzip");
+        let (exchange, _) = host.request(&call(block), "gzip");
         assert!(is_gzip(&exchange));
         exchange.sent()
     };
     let before = entry(3);
-    let clients: Vec<_> = (0..2).map(|block| host.ask(&call(block), "")).collect();
+    let clients: Vec<_> = (0..2).map(|block| host.request(&call(block), "")).collect();
     for body in [call(3), batch(2..4)] {
-        let (mut exchange, found) = host.ask(&body, "");
+        let (mut exchange, found) = host.request(&body, "");
         assert_eq!(found, LookUp::Forward);
         // a copy of the response could be neither compressed nor stored
         assert_eq!(head(&mut exchange), HeadAction::Pass);
@@ -200,7 +200,7 @@ fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
     }
     drop(clients);
     assert_eq!(entry(3), before);
-    assert_eq!(host.ask(&call(3), "").1, LookUp::Respond);
+    assert_eq!(host.request(&call(3), "").1, LookUp::Respond);
 }
 
 #[test]
@@ -209,20 +209,20 @@ fn batch_of_many_hits_stays_within_the_budget() {
     for block in 0..6 {
         host.store(block, LONG);
     }
-    let (two, found) = host.ask(&batch(0..2), "");
+    let (two, found) = host.request(&batch(0..2), "");
     assert_eq!(found, LookUp::Respond);
     let expected = format!("[{},{}]", answer(0, LONG), answer(1, LONG));
     assert!(body_of(&two) == expected.as_bytes());
     let used = host.used();
     assert!((2 * LONG..=MEMORY).contains(&used), "{used}");
-    let (six, found) = host.ask(&batch(0..6), "");
+    let (six, found) = host.request(&batch(0..6), "");
     assert_eq!((found, host.used()), (LookUp::Forward, used));
-    let (coded, found) = host.ask(&batch(0..6), "gzip, identity;q=1");
+    let (coded, found) = host.request(&batch(0..6), "gzip, identity;q=1");
     assert_eq!(found, LookUp::Respond);
     assert!(is_gzip(&coded) && coded.sent() < MIB as u64);
     // a repeated call takes no more memory
     let one = call(1);
-    let (again, found) = host.ask(&format!("[{one},{one},{one},{one}]"), "");
+    let (again, found) = host.request(&format!("[{one},{one},{one},{one}]"), "");
     assert_eq!(found, LookUp::Respond);
     drop((two, six, coded, again));
     assert_eq!(host.used(), 0);
@@ -234,27 +234,27 @@ fn client_that_refuses_identity_receives_gzip_of_uncompressed_entries() {
     host.store(1, 10);
     host.store(2, 10);
     for accept in ["gzip, identity;q=0", "gzip, *;q=0"] {
-        let (hit, found) = host.ask(&call(1), accept);
+        let (hit, found) = host.request(&call(1), accept);
         assert_eq!(found, LookUp::Respond);
         assert!(is_gzip(&hit), "{accept}");
         assert_eq!(
             gunzip(&body_of(&hit), 1000).unwrap(),
             answer(1, 10).as_bytes()
         );
-        let (hit, found) = host.ask(&batch(1..3), accept);
+        let (hit, found) = host.request(&batch(1..3), accept);
         assert_eq!(found, LookUp::Respond);
         assert!(is_gzip(&hit), "{accept}");
         let expected = format!("[{},{}]", answer(1, 10), answer(2, 10));
         assert_eq!(gunzip(&body_of(&hit), 1000).unwrap(), expected.as_bytes());
     }
-    assert!(!is_gzip(&host.ask(&call(1), "gzip").0));
+    assert!(!is_gzip(&host.request(&call(1), "gzip").0));
 }
 
 #[test]
 fn part_of_a_batch_is_never_sent_as_the_whole() {
     let host = Host::new();
     host.store(1, 10);
-    let (mut exchange, found) = host.ask(&batch(1..3), "");
+    let (mut exchange, found) = host.request(&batch(1..3), "");
     assert_eq!(found, LookUp::ForwardRewritten);
     // the head of the upstream response could not be evaluated
     exchange.give_up(Mode::Failed).unwrap();
@@ -271,7 +271,7 @@ fn part_of_a_batch_is_never_sent_as_the_whole() {
 fn upstream_part_of_a_batch_is_not_copied_with_each_piece() {
     let host = Host::new();
     host.store(1, 10);
-    let (mut exchange, found) = host.ask(&batch(1..3), "");
+    let (mut exchange, found) = host.request(&batch(1..3), "");
     assert_eq!(found, LookUp::ForwardRewritten);
     assert_eq!(head(&mut exchange), HeadAction::Hold);
     let part = format!("[{}]", answer(2, LONG));

@@ -79,7 +79,7 @@ fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
     let back = to_json(schema, ty, &ssz).unwrap();
     assert_eq!(back, json);
     let root = hash_tree_root(schema, ty, &ssz).unwrap();
-    // only long allocations; then all of them, of which the small ones use the reserve
+    // only long allocations; then all of them, with the small ones from the reserve
     for from in [SMALL + 1, 1] {
         assert!(each_refused(from, &ssz, || to_ssz(schema, ty, json)) > 0);
         assert!(each_refused(from, &ssz, || in_pieces(schema, ty, json)) > 0);

@@ -214,9 +214,8 @@ const MEMORY_LEVEL: c_int = 8;
 
 impl Zlib {
     fn load() -> Result<Vec<Self>, libloading::Error> {
-        // SAFETY: zlib's initialisers have no preconditions, and the types are
-        // those of zlib.h. zlib keeps a pointer to the stream, which is boxed
-        // and so never moves.
+        // SAFETY: zlib's initialisers have no preconditions, and the types equal zlib.h's. zlib
+        // keeps a pointer to the stream, which is boxed and so never moves.
         unsafe {
             let library = Rc::new(Library::new("libz.so.1")?);
             let init: Symbol<DeflateInit> = library.get(b"deflateInit2_\0")?;

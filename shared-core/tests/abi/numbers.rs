@@ -84,7 +84,7 @@ impl Host {
     }
 
     /// An exchange with a request head.
-    fn asked(&mut self) -> *mut sszip_exchange {
+    fn with_request_head(&mut self) -> *mut sszip_exchange {
         let exchange = self.fresh();
         // SAFETY: both are valid.
         let taken = unsafe { sszip_exchange_request_head(exchange, &request()) };
@@ -94,7 +94,7 @@ impl Host {
 
     /// An exchange whose body is streamed.
     fn streaming(&mut self) -> *mut sszip_exchange {
-        let exchange = self.asked();
+        let exchange = self.with_request_head();
         let mut step = unset_step();
         let head = sszip_response_head {
             unbuffered: true,
@@ -166,7 +166,7 @@ fn unset_step() -> sszip_step {
     }
 }
 
-fn asked() -> sszip_asked {
+fn lookup_request() -> sszip_asked {
     // SAFETY: all zeros are a valid value.
     let nothing: sszip_asked = unsafe { zeroed() };
     sszip_asked {
@@ -224,7 +224,7 @@ fn stream_refuses_an_unknown_flush() {
 #[test]
 fn failure_functions_refuse_an_unknown_failure() {
     let mut host = Host::new();
-    let exchange = host.asked();
+    let exchange = host.with_request_head();
     for says in [sszip_exchange_fails, sszip_exchange_would_stand_in] {
         let fails = |number| {
             let mut stands_in = true;
@@ -250,11 +250,11 @@ fn failure_functions_refuse_an_unknown_failure() {
 #[test]
 fn lookup_refuses_an_unknown_kind_of_body() {
     let mut host = Host::new();
-    let exchange = host.asked();
+    let exchange = host.with_request_head();
     let look_up = |number| {
         let asked = sszip_asked {
             body_is: number,
-            ..asked()
+            ..lookup_request()
         };
         let mut step = unset_step();
         // SAFETY: all are valid.
@@ -388,9 +388,12 @@ fn request_head_of_another_size_is_refused() {
 #[test]
 fn lookup_request_of_another_size_is_refused() {
     let mut host = Host::new();
-    let exchange = host.asked();
+    let exchange = host.with_request_head();
     other_sizes(
-        |size| sszip_asked { size, ..asked() },
+        |size| sszip_asked {
+            size,
+            ..lookup_request()
+        },
         |asked| {
             let mut step = unset_step();
             // SAFETY: valid for its declared size.
@@ -405,7 +408,7 @@ fn lookup_request_of_another_size_is_refused() {
 #[test]
 fn response_head_of_another_size_is_refused() {
     let mut host = Host::new();
-    let exchange = host.asked();
+    let exchange = host.with_request_head();
     let sized = |size| sszip_response_head { size, ..response() };
     other_sizes(sized, |head| {
         let mut replaced = true;

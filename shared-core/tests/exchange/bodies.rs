@@ -195,7 +195,7 @@ proptest! {
         delimited in any::<bool>(),
     ) {
         let budget = Budget::new();
-        let mut exchange = asked(&budget);
+        let mut exchange = started_exchange(&budget);
         let mut action = exchange
             .response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
             .unwrap();
@@ -270,7 +270,7 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
 }
 
 /// An exchange whose client accepts gzip.
-fn asked(budget: &Budget) -> Exchange {
+fn started_exchange(budget: &Budget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange
         .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
@@ -281,7 +281,7 @@ fn asked(budget: &Budget) -> Exchange {
 #[test]
 fn truncated_body_is_never_completed() {
     let budget = Budget::new();
-    let mut exchange = asked(&budget);
+    let mut exchange = started_exchange(&budget);
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     exchange.piece(&[b'a'; 99]).unwrap();
     assert_eq!(exchange.end(), Ok(EndAction::Fail));
@@ -293,7 +293,7 @@ fn truncated_body_is_never_completed() {
 /// Found by fuzzing: the end of a stream was taken for the end of a buffered body.
 #[test]
 fn stream_of_known_length_is_not_completed_early() {
-    let mut exchange = asked(&Budget::new());
+    let mut exchange = started_exchange(&Budget::new());
     // longer than max_oneshot
     let action = response_head(&mut exchange, 200, Some(5000), None);
     assert_eq!(action, Ok(HeadAction::Stream));
@@ -309,7 +309,7 @@ fn stream_of_known_length_is_not_completed_early() {
 
 #[test]
 fn body_longer_than_declared_passes_unchanged() {
-    let mut exchange = asked(&Budget::new());
+    let mut exchange = started_exchange(&Budget::new());
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Taken));
     assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::GiveUp));

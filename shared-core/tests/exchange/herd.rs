@@ -36,24 +36,29 @@ impl Host {
 
     /// Looks up the same call `many` times: the first request goes to the node, the others wait
     /// for it.
-    fn herd(&self, method: &str, many: usize, now: u64) -> (Exchange, Vec<(usize, Exchange)>) {
-        let (leader, found) = self.ask(method, 1, now);
+    fn coalesced_requests(
+        &self,
+        method: &str,
+        many: usize,
+        now: u64,
+    ) -> (Exchange, Vec<(usize, Exchange)>) {
+        let (leader, found) = self.request(method, 1, now);
         assert_eq!(found, LookUp::Forward);
         let waiting = (2..=many).map(|waiter| {
-            let (exchange, found) = self.ask(method, waiter, now);
+            let (exchange, found) = self.request(method, waiter, now);
             assert_eq!(found, LookUp::Wait, "{waiter}");
             (waiter, exchange)
         });
         (leader, waiting.collect())
     }
 
-    fn ask(&self, method: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
+    fn request(&self, method: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
         let mut exchange = posted(&self.config, &[JSON]);
         let found = look_up(&mut exchange, method, waiter, Some(waiter), now);
         (exchange, found)
     }
 
-    fn ask_all(&self, body: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
+    fn request_batch(&self, body: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
         let mut exchange = posted(&self.config, &[JSON]);
         let found = look_up_all(&mut exchange, body, waiter, now);
         (exchange, found)
@@ -121,15 +126,15 @@ const BOTH: [&str; 2] = [RECEIPT, "eth_gasPrice"];
 fn coalesced_batches_reach_the_node_once() {
     for valid in ["0", "10s"] {
         let host = Host::new(&format!("cache_valid nothing {valid}"));
-        let (leader, found) = host.ask_all(&calls(&BOTH, 1), 1, 0);
+        let (leader, found) = host.request_batch(&calls(&BOTH, 1), 1, 0);
         assert_eq!(found, LookUp::Forward);
         let mut waiting = Vec::new();
         for waiter in 2..20 {
-            let (exchange, found) = host.ask_all(&calls(&BOTH, 10 * waiter), waiter, 0);
+            let (exchange, found) = host.request_batch(&calls(&BOTH, 10 * waiter), waiter, 0);
             assert_eq!(found, LookUp::Wait);
             waiting.push((waiter, exchange));
         }
-        let (mut single, found) = host.ask(RECEIPT, 20, 0);
+        let (mut single, found) = host.request(RECEIPT, 20, 0);
         assert_eq!(found, LookUp::Wait);
         answer(leader, &answers(&BOTH, 1), NODE);
         let mut woken = host.woken();
@@ -149,17 +154,17 @@ fn coalesced_batches_reach_the_node_once() {
 #[test]
 fn batch_with_a_call_that_has_no_leader_is_forwarded() {
     let host = Host::new("cache_valid nothing 0");
-    let (first, _) = host.ask(RECEIPT, 1, 0);
-    let (second, found) = host.ask_all(&calls(&BOTH, 1), 2, 0);
+    let (first, _) = host.request(RECEIPT, 1, 0);
+    let (second, found) = host.request_batch(&calls(&BOTH, 1), 2, 0);
     assert_eq!(found, LookUp::Forward);
     // its own calls have followers of their own
-    let (third, found) = host.ask("eth_gasPrice", 3, 0);
+    let (third, found) = host.request("eth_gasPrice", 3, 0);
     assert_eq!(found, LookUp::Wait);
-    let (fourth, found) = host.ask_all(&calls(&BOTH, 1), 4, 0);
+    let (fourth, found) = host.request_batch(&calls(&BOTH, 1), 4, 0);
     assert_eq!(found, LookUp::Wait);
     // calls that are never stored must be fetched
     let body = calls(&[RECEIPT, "eth_syncing"], 1);
-    assert_eq!(host.ask_all(&body, 5, 0).1, LookUp::Forward);
+    assert_eq!(host.request_batch(&body, 5, 0).1, LookUp::Forward);
     // a failed batch wakes one follower per call, and then batches
     drop(second);
     assert_eq!(host.woken(), [3]);
@@ -176,9 +181,9 @@ fn batch_with_a_call_that_has_no_leader_is_forwarded() {
 #[test]
 fn batch_waits_for_single_calls_until_its_timeout() {
     let host = Host::new("cache_valid nothing 0");
-    let (one, _) = host.ask(RECEIPT, 1, 0);
-    let (two, _) = host.ask("eth_gasPrice", 2, 0);
-    let (mut batch, found) = host.ask_all(&calls(&BOTH, 1), 3, 0);
+    let (one, _) = host.request(RECEIPT, 1, 0);
+    let (two, _) = host.request("eth_gasPrice", 2, 0);
+    let (mut batch, found) = host.request_batch(&calls(&BOTH, 1), 3, 0);
     assert_eq!(found, LookUp::Wait);
     assert_eq!(batch.wait_ms(), 5_000);
     answer(one, NULL, NODE);
@@ -220,7 +225,7 @@ fn followers_share_any_complete_response() {
             "{\"result\":[],\"id\":1,\"jsonrpc\":\"2.0\"}\n",
         ] {
             let host = Host::new(&format!("cache_valid nothing {valid}"));
-            let (leader, waiting) = host.herd(RECEIPT, 60, 0);
+            let (leader, waiting) = host.coalesced_requests(RECEIPT, 60, 0);
             answer(leader, answered, NODE);
             assert_eq!(host.woken(), (2..=60).collect::<Vec<_>>());
             for (id, mut exchange) in waiting {
@@ -237,19 +242,19 @@ fn followers_share_any_complete_response() {
 #[test]
 fn empty_result_is_stored_until_its_ttl_ends() {
     let host = Host::new("cache_valid nothing 300ms");
-    answer(host.ask(RECEIPT, 1, 0).0, NULL, NODE);
+    answer(host.request(RECEIPT, 1, 0).0, NULL, NODE);
     // its age counts from the request to the node
-    let (hit, found) = host.ask(RECEIPT, 7, 299);
+    let (hit, found) = host.request(RECEIPT, 7, 299);
     assert_eq!(found, LookUp::Respond);
     assert_eq!(body_of(&hit), NULL.replace("\"id\":1", "\"id\":7"));
-    assert_eq!(host.ask(RECEIPT, 1, 300).1, LookUp::Forward);
+    assert_eq!(host.request(RECEIPT, 1, 300).1, LookUp::Forward);
 }
 
 #[test]
 fn requests_are_coalesced_when_their_response_is_not_stored() {
     let host = Host::new("cache_valid nothing 0");
-    answer(host.ask(RECEIPT, 1, 0).0, NULL, NODE);
-    let (leader, waiting) = host.herd(RECEIPT, 5, NODE + 1);
+    answer(host.request(RECEIPT, 1, 0).0, NULL, NODE);
+    let (leader, waiting) = host.coalesced_requests(RECEIPT, 5, NODE + 1);
     answer(leader, NULL, 2 * NODE);
     for (id, mut exchange) in waiting {
         let found = look_up(&mut exchange, RECEIPT, id, None, 2 * NODE);
@@ -261,12 +266,13 @@ fn requests_are_coalesced_when_their_response_is_not_stored() {
 fn uncacheable_response_is_shared_only_with_followers_that_wait() {
     for is_waited_for in [false, true] {
         let host = Host::new("cache_valid nothing 0");
-        let (mut leader, waiting) = host.herd(RECEIPT, 1 + usize::from(is_waited_for), 0);
+        let (mut leader, waiting) =
+            host.coalesced_requests(RECEIPT, 1 + usize::from(is_waited_for), 0);
         assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
         leader.observe(NULL.as_bytes()).unwrap();
         let fill = leader.take_fill().unwrap();
         // a request that arrives now shares the response only if it was built for others
-        let (mut late, found) = host.ask(RECEIPT, 9, 0);
+        let (mut late, found) = host.request(RECEIPT, 9, 0);
         assert_eq!(found, LookUp::Wait);
         fill.publish(NODE);
         let found = look_up(&mut late, RECEIPT, 9, None, NODE);
@@ -283,7 +289,7 @@ fn private_response_is_not_shared_and_disables_coalescing_for_a_second() {
     let any: Field<'_> = (b"Vary", b"*");
     for more in [cookie, private, stored, any] {
         let host = Host::new("cache_valid nothing 10s");
-        let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
+        let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
         assert_eq!(head(&mut leader, 200, &[JSON, more]), HeadAction::Pass);
         for (id, mut exchange) in waiting {
             let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
@@ -291,9 +297,9 @@ fn private_response_is_not_shared_and_disables_coalescing_for_a_second() {
         }
         // for a second no later request waits either
         for waiter in 1..5 {
-            assert_eq!(host.ask(RECEIPT, waiter, 999).1, LookUp::Forward);
+            assert_eq!(host.request(RECEIPT, waiter, 999).1, LookUp::Forward);
         }
-        drop(host.herd(RECEIPT, 2, NODE + 1_000));
+        drop(host.coalesced_requests(RECEIPT, 2, NODE + 1_000));
     }
 }
 
@@ -305,7 +311,7 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
     );
     for body in ["<html>", r#"{"jsonrpc":"2.0","id":7,"result":null}"#, &long] {
         let host = Host::new("cache_max_entry 1k");
-        let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
+        let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
         assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
         leader.observe(body.as_bytes()).unwrap();
         if let Some(mut fill) = leader.take_fill() {
@@ -317,7 +323,7 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
             assert_eq!(found, LookUp::Forward);
         }
         for waiter in 1..5 {
-            assert_eq!(host.ask(RECEIPT, waiter, NODE).1, LookUp::Forward);
+            assert_eq!(host.request(RECEIPT, waiter, NODE).1, LookUp::Forward);
         }
     }
 }
@@ -325,7 +331,7 @@ fn invalid_or_too_long_response_is_not_shared_and_disables_coalescing() {
 #[test]
 fn next_follower_leads_when_the_response_is_truncated() {
     let host = Host::new("cache_valid nothing 10s");
-    let (mut leader, mut waiting) = host.herd(RECEIPT, 5, 0);
+    let (mut leader, mut waiting) = host.coalesced_requests(RECEIPT, 5, 0);
     assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
     leader.observe(b"{\"jsonrpc\"").unwrap();
     drop(leader);
@@ -338,8 +344,8 @@ fn next_follower_leads_when_the_response_is_truncated() {
     assert_eq!(host.woken(), [3, 4, 5]);
     // a failure does not prevent later requests from being coalesced
     let host = Host::new("cache_valid nothing 10s");
-    let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
+    let (mut leader, waiting) = host.coalesced_requests(RECEIPT, 5, 0);
     assert_eq!(head(&mut leader, 503, &[JSON]), HeadAction::Pass);
     drop((leader, waiting));
-    drop(host.herd(RECEIPT, 5, NODE));
+    drop(host.coalesced_requests(RECEIPT, 5, NODE));
 }

@@ -43,7 +43,7 @@ impl Host {
 
     /// Looks up the same call for each origin before the node has answered any, and returns the
     /// number of fetches per variant.
-    fn herd(&self, origins: &[&str], batch: bool) -> BTreeMap<String, usize> {
+    fn coalesced_fetches(&self, origins: &[&str], batch: bool) -> BTreeMap<String, usize> {
         let mut asked = BTreeMap::new();
         let mut waiting = BTreeMap::new();
         let mut at_node = VecDeque::new();
@@ -136,7 +136,7 @@ fn answer(id: usize, origin: &str, batch: bool) -> String {
 #[test]
 fn coalesced_requests_of_one_variant_reach_the_node_once() {
     for batch in [false, true] {
-        let asked = Host::new().herd(&["https://a"; 200], batch);
+        let asked = Host::new().coalesced_fetches(&["https://a"; 200], batch);
         assert_eq!(asked, BTreeMap::from([("https://a".into(), 1)]), "{batch}");
     }
 }
@@ -147,7 +147,7 @@ fn coalesced_requests_of_several_variants_reach_the_node_once_per_variant() {
         let origins: Vec<_> = (0..200)
             .map(|n| ["https://a", "https://b", "https://c"][n * n % 3 + n % 2])
             .collect();
-        let asked = Host::new().herd(&origins, batch);
+        let asked = Host::new().coalesced_fetches(&origins, batch);
         assert!(
             asked.values().all(|times| *times == 1),
             "{batch}: {asked:?}"

@@ -268,14 +268,14 @@ impl Case {
         self
     }
 
-    fn asked(&self) -> impl Iterator<Item = &Call> {
+    fn calls_for_node(&self) -> impl Iterator<Item = &Call> {
         let kinds = [Kind::Bounded, Kind::Missing];
         self.calls.iter().filter(move |it| kinds.contains(&it.kind))
     }
 
     /// The node's body before its content coding.
     fn text(&self) -> String {
-        let answers: Vec<&str> = self.asked().map(|call| &*call.answer).collect();
+        let answers: Vec<&str> = self.calls_for_node().map(|call| &*call.answer).collect();
         let array = |answers: &[&str]| format!("[{}]", answers.join(" ,\n"));
         let all = array(&answers);
         match self.shape {
@@ -284,7 +284,7 @@ impl Case {
             Shape::Short => array(&answers[..answers.len().saturating_sub(1)]),
             Shape::More => array(&[&answers[..], &[r#"{"id":"nobody","result":1}"#]].concat()),
             Shape::Null => {
-                let nulls = self.asked().map(|call| self.null(call));
+                let nulls = self.calls_for_node().map(|call| self.null(call));
                 let nulls: Vec<_> = nulls.collect();
                 array(&nulls.iter().map(|it| &**it).collect::<Vec<_>>())
             }
@@ -515,7 +515,7 @@ fn try_case(case: &Case) {
         _ => None,
     };
     if let Step::Respond = step {
-        assert_eq!(case.asked().count(), 0);
+        assert_eq!(case.calls_for_node().count(), 0);
         let expected: Vec<_> = case.calls.iter().filter_map(stored_or_denied).collect();
         let got = sent(&driver);
         let is_coded = driver.exchange().unwrap().is_compressed();
@@ -524,7 +524,7 @@ fn try_case(case: &Case) {
     }
     let (body, coding) = case.received();
     let text = String::from_utf8_lossy(&case.decoded()).into_owned();
-    let is_all_asked = case.asked().count() == case.calls.len();
+    let is_all_asked = case.calls_for_node().count() == case.calls.len();
     if let Some((failure, _)) = case.failure {
         assert!(!driver.fails(failure, 1), "nothing stale is stored");
         let stands_in = driver.answers_without_node(failure);
@@ -541,7 +541,7 @@ fn try_case(case: &Case) {
     }
     assert!(matches!(step, Step::ForwardRewritten));
     let forwarded = driver.exchange().unwrap().request_body().to_vec();
-    let asked: Vec<&str> = case.asked().map(|call| &*call.text).collect();
+    let asked: Vec<&str> = case.calls_for_node().map(|call| &*call.text).collect();
     assert_eq!(
         String::from_utf8(forwarded).unwrap(),
         format!("[{}]", asked.join(","))

@@ -32,15 +32,21 @@ impl Host {
         Self { config, process }
     }
 
-    fn ask(&self, now: u64, waiter: usize) -> (Exchange, LookUp) {
+    fn request(&self, now: u64, waiter: usize) -> (Exchange, LookUp) {
         self.look_up(now, waiter, false)
     }
 
     fn look_up(&self, now: u64, waiter: usize, bypass: bool) -> (Exchange, LookUp) {
-        self.asks(now, waiter, bypass, false)
+        self.look_up_with(now, waiter, bypass, false)
     }
 
-    fn asks(&self, now: u64, waiter: usize, bypass: bool, never_anew: bool) -> (Exchange, LookUp) {
+    fn look_up_with(
+        &self,
+        now: u64,
+        waiter: usize,
+        bypass: bool,
+        never_anew: bool,
+    ) -> (Exchange, LookUp) {
         let mut exchange = posted(&self.config, &[JSON]);
         let found = exchange
             .look_up(Asked {
@@ -108,17 +114,17 @@ fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
 #[test]
 fn stale_entry_is_served_on_error_until_its_time_ends_and_then_removed() {
     let host = Host::new("cache_use_stale error");
-    answer(host.ask(0, 1).0, 7, 0);
+    answer(host.request(0, 1).0, 7, 0);
     let last = VALID + MOST - 1;
     for now in [VALID, VALID + 1, last] {
-        let (exchange, found) = host.ask(now, 1);
+        let (exchange, found) = host.request(now, 1);
         assert_eq!(found, LookUp::Forward);
         assert_eq!(failed(exchange, Failure::Error, now), Some(7), "{now}");
     }
     // the failure may occur later than the look-up
-    let (exchange, _) = host.ask(last, 1);
+    let (exchange, _) = host.request(last, 1);
     assert_eq!(failed(exchange, Failure::Error, last + 1), None);
-    let (exchange, _) = host.ask(last + 1, 1);
+    let (exchange, _) = host.request(last + 1, 1);
     assert_eq!(failed(exchange, Failure::Error, last + 1), None);
     assert!(host.process.shared.hot().unwrap().count() == 0);
 }
@@ -126,8 +132,8 @@ fn stale_entry_is_served_on_error_until_its_time_ends_and_then_removed() {
 #[test]
 fn expired_entry_is_removed_when_use_stale_is_off() {
     let host = Host::new("cache_use_stale off");
-    answer(host.ask(0, 1).0, 7, 0);
-    let (exchange, _) = host.ask(VALID, 1);
+    answer(host.request(0, 1).0, 7, 0);
+    let (exchange, _) = host.request(VALID, 1);
     assert!(host.process.shared.hot().unwrap().count() == 0);
     assert_eq!(failed(exchange, Failure::Error, VALID), None);
 }
@@ -135,17 +141,17 @@ fn expired_entry_is_removed_when_use_stale_is_off() {
 #[test]
 fn evicted_entry_is_not_served_stale() {
     let host = Host::new("cache_use_stale error");
-    answer(host.ask(0, 1).0, 7, 0);
+    answer(host.request(0, 1).0, 7, 0);
     host.process.shared.hot().unwrap().clear();
-    let (exchange, _) = host.ask(VALID, 1);
+    let (exchange, _) = host.request(VALID, 1);
     assert_eq!(failed(exchange, Failure::Error, VALID), None);
 }
 
 #[test]
 fn successful_response_is_not_replaced_by_a_stale_entry() {
     let host = Host::new("cache_use_stale error http_503");
-    answer(host.ask(0, 1).0, 7, 0);
-    let (mut exchange, _) = host.ask(VALID, 1);
+    answer(host.request(0, 1).0, 7, 0);
+    let (mut exchange, _) = host.request(VALID, 1);
     assert!(exchange.would_stand_in(Failure::Error, VALID));
     assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
     assert_eq!(exchange.cache_status(), CacheStatus::Miss);
@@ -154,8 +160,8 @@ fn successful_response_is_not_replaced_by_a_stale_entry() {
 #[test]
 fn response_that_expires_in_flight_is_stored_as_stale() {
     let host = Host::new("cache_use_stale error");
-    answer(host.ask(0, 1).0, 7, 5 * VALID);
-    let (exchange, _) = host.ask(5 * VALID, 1);
+    answer(host.request(0, 1).0, 7, 5 * VALID);
+    let (exchange, _) = host.request(5 * VALID, 1);
     assert_eq!(failed(exchange, Failure::Error, 5 * VALID), Some(7));
 }
 
@@ -163,7 +169,7 @@ const BACKGROUND: &str = "cache_use_stale updating error http_503; cache_backgro
 
 /// Returns the background update of a client that has received the stale response.
 fn update(host: &Host, now: u64, waiter: usize, given_is: u64) -> Exchange {
-    let (mut exchange, found) = host.ask(now, waiter);
+    let (mut exchange, found) = host.request(now, waiter);
     assert_eq!(found, LookUp::Respond);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
     assert_eq!(stored_result(&exchange), given_is);
@@ -175,10 +181,10 @@ fn update(host: &Host, now: u64, waiter: usize, given_is: u64) -> Exchange {
 #[test]
 fn stale_entry_is_sent_while_one_background_update_runs() {
     let host = Host::new(BACKGROUND);
-    answer(host.ask(0, 1).0, 7, 0);
+    answer(host.request(0, 1).0, 7, 0);
     let first = update(&host, VALID, 1, 7);
     for waiter in 2..5 {
-        let (mut other, found) = host.ask(VALID, waiter);
+        let (mut other, found) = host.request(VALID, waiter);
         assert_eq!(
             (found, other.cache_status()),
             (LookUp::Respond, CacheStatus::Updating)
@@ -186,7 +192,7 @@ fn stale_entry_is_sent_while_one_background_update_runs() {
         assert!(other.take_update().is_none() && stored_result(&other) == 7);
     }
     answer(first, 8, VALID);
-    let (mut exchange, found) = host.ask(VALID + 1, 6);
+    let (mut exchange, found) = host.request(VALID + 1, 6);
     assert_eq!(
         (found, exchange.cache_status()),
         (LookUp::Respond, CacheStatus::Hit)
@@ -198,21 +204,21 @@ fn stale_entry_is_sent_while_one_background_update_runs() {
 #[test]
 fn request_fetches_itself_when_the_host_cannot_update_in_the_background() {
     let host = Host::new(BACKGROUND);
-    answer(host.ask(0, 1).0, 7, 0);
-    let asked = |waiter, never_anew| host.asks(VALID, waiter, false, never_anew);
+    answer(host.request(0, 1).0, 7, 0);
+    let asked = |waiter, never_anew| host.look_up_with(VALID, waiter, false, never_anew);
     let (mut exchange, found) = asked(1, true);
     assert_eq!(found, LookUp::Forward);
     assert!(exchange.take_update().is_none());
     // other clients receive the stale response meanwhile
     assert_eq!(asked(2, true).1, LookUp::Respond);
     answer(exchange, 8, VALID);
-    assert_eq!(stored_result(&host.ask(VALID + 1, 3).0), 8);
+    assert_eq!(stored_result(&host.request(VALID + 1, 3).0), 8);
 }
 
 #[test]
 fn failed_background_update_blocks_no_client() {
     let host = Host::new(BACKGROUND);
-    answer(host.ask(0, 1).0, 7, 0);
+    answer(host.request(0, 1).0, 7, 0);
     // the host drops the update
     drop(update(&host, VALID, 1, 7));
     for status in [502, 503, 404] {
@@ -222,7 +228,7 @@ fn failed_background_update_blocks_no_client() {
         assert!(failing.take_fill().is_none());
     }
     // the stale response is sent until its time is over
-    let (exchange, found) = host.ask(VALID + MOST, 1);
+    let (exchange, found) = host.request(VALID + MOST, 1);
     assert_eq!(found, LookUp::Forward);
     drop(exchange);
 }
@@ -235,16 +241,16 @@ fn stale_entry_is_not_served_after_the_node_denied_it() {
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#,
     ] {
         let host = Host::new(BACKGROUND);
-        answer(host.ask(0, 1).0, 7, 0);
+        answer(host.request(0, 1).0, 7, 0);
         publish(update(&host, VALID, 1, 7), body, VALID);
         // an empty result is stored until its TTL ends, and never sent stale
-        let (exchange, found) = host.ask(VALID, 1);
+        let (exchange, found) = host.request(VALID, 1);
         match body.contains("-32000") {
             true => assert_eq!(found, LookUp::Forward, "{body}"),
             false => assert_eq!(found, LookUp::Respond, "{body}"),
         }
         drop(exchange);
-        let (exchange, found) = host.ask(2 * VALID, 1);
+        let (exchange, found) = host.request(2 * VALID, 1);
         assert_eq!(found, LookUp::Forward, "{body}");
         assert_eq!(failed(exchange, Failure::Error, 2 * VALID), None);
     }
@@ -259,7 +265,7 @@ fn invalid_update_response_keeps_the_stale_entry() {
         "<html>",
     ] {
         let host = Host::new(BACKGROUND);
-        answer(host.ask(0, 1).0, 7, 0);
+        answer(host.request(0, 1).0, 7, 0);
         publish(update(&host, VALID, 1, 7), body, VALID);
         drop(update(&host, VALID, 1, 7));
     }
@@ -268,13 +274,13 @@ fn invalid_update_response_keeps_the_stale_entry() {
 #[test]
 fn late_background_update_does_not_remove_a_newer_entry() {
     let host = Host::new(&format!("{BACKGROUND}; cache_lock off"));
-    answer(host.ask(0, 1).0, 7, 0);
+    answer(host.request(0, 1).0, 7, 0);
     let slow = update(&host, VALID, 1, 7);
     // a request that does not wait for the update
     let (bypassing, _) = host.look_up(VALID + 1, 2, true);
     answer(bypassing, 8, VALID + 1);
     publish(slow, r#"{"jsonrpc":"2.0","id":1,"result":null}"#, VALID + 2);
-    let (exchange, found) = host.ask(VALID + 2, 3);
+    let (exchange, found) = host.request(VALID + 2, 3);
     assert_eq!((found, stored_result(&exchange)), (LookUp::Respond, 8));
 }
 
@@ -331,7 +337,7 @@ proptest! {
             match step {
                 Step::Ask => {
                     waiter += 1;
-                    let (mut exchange, found) = host.ask(now, waiter);
+                    let (mut exchange, found) = host.request(now, waiter);
                     match found {
                         LookUp::Respond => {
                             seen(stored_result(&exchange), now);

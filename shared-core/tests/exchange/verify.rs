@@ -28,11 +28,16 @@ impl Host {
         Self { config, process }
     }
 
-    fn ask(&self, body: &str, never_anew: bool) -> (Exchange, LookUp) {
-        self.ask_coded(body.as_bytes(), None, never_anew)
+    fn request(&self, body: &str, never_anew: bool) -> (Exchange, LookUp) {
+        self.request_with_coding(body.as_bytes(), None, never_anew)
     }
 
-    fn ask_coded(&self, body: &[u8], coding: Option<&str>, never_anew: bool) -> (Exchange, LookUp) {
+    fn request_with_coding(
+        &self,
+        body: &[u8],
+        coding: Option<&str>,
+        never_anew: bool,
+    ) -> (Exchange, LookUp) {
         let mut fields = vec![JSON];
         fields.extend(coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes())));
         let mut exchange = posted(&self.config, &fields);
@@ -51,10 +56,10 @@ impl Host {
 
     /// Stores a response, and returns the verification of the hit that follows.
     fn hit(&self, body: &str, result: &str) -> Option<Exchange> {
-        let (exchange, found) = self.ask(body, false);
+        let (exchange, found) = self.request(body, false);
         assert_eq!(found, LookUp::Forward);
         answer(exchange, 200, result);
-        let (mut exchange, found) = self.ask(body, false);
+        let (mut exchange, found) = self.request(body, false);
         assert_eq!(
             (found, exchange.cache_status()),
             (LookUp::Respond, CacheStatus::Hit)
@@ -130,7 +135,7 @@ fn verdict_and_purge_follow_the_present_upstream_response() {
                 is_wrong && purges
             );
             // the verification's response was not stored
-            let (_, found) = host.ask(BLOCK, true);
+            let (_, found) = host.request(BLOCK, true);
             let expected = if is_wrong && purges {
                 LookUp::Forward
             } else {
@@ -148,7 +153,7 @@ fn different_tip_response_is_changed_and_not_purged() {
     answer(update, 200, r#""result":"0x2""#);
     assert_eq!(host.verdict(), Some(Verdict::Changed));
     assert_eq!(host.process.shared.verified.take_line(), None);
-    let (exchange, found) = host.ask(HEAD, true);
+    let (exchange, found) = host.request(HEAD, true);
     assert_eq!(
         (found, exchange.cache_status()),
         (LookUp::Respond, CacheStatus::Hit)
@@ -180,10 +185,10 @@ fn hit_is_not_verified_when_verification_is_off_or_impossible() {
     let host = Host::new("verify 100%");
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#));
     host.verdict();
-    let (mut exchange, found) = host.ask(BLOCK, true);
+    let (mut exchange, found) = host.request(BLOCK, true);
     assert_eq!(found, LookUp::Respond);
     assert!(exchange.take_update().is_none());
-    let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), true);
+    let (mut exchange, found) = host.request(&format!("[{BLOCK}]"), true);
     assert_eq!(found, LookUp::Respond);
     assert!(exchange.take_update().is_none());
 }
@@ -218,7 +223,7 @@ fn batch_verifies_one_of_its_hits() {
             let host = Host::new("verify 100% purge");
             drop(host.hit(BLOCK, stored));
             host.verdict();
-            let (mut exchange, found) = host.ask(&batch, false);
+            let (mut exchange, found) = host.request(&batch, false);
             assert_eq!(found, expected, "{batch}");
             let update = exchange.take_update().unwrap();
             assert_eq!(update.request_body(), BLOCK.as_bytes());
@@ -229,7 +234,7 @@ fn batch_verifies_one_of_its_hits() {
             let line = host.process.shared.verified.take_line();
             assert_eq!(line.is_some(), verdict == Verdict::Different);
             // purged, or unchanged
-            let (_, found) = host.ask(BLOCK, true);
+            let (_, found) = host.request(BLOCK, true);
             assert_eq!(found == LookUp::Forward, verdict == Verdict::Different);
         }
     }
@@ -238,7 +243,7 @@ fn batch_verifies_one_of_its_hits() {
 #[test]
 fn batch_without_a_hit_is_not_verified() {
     let host = Host::new("verify 100%");
-    let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), false);
+    let (mut exchange, found) = host.request(&format!("[{BLOCK}]"), false);
     assert_eq!(found, LookUp::Forward);
     assert!(exchange.take_update().is_none());
 }
@@ -250,7 +255,8 @@ fn compressed_batch_verifies_one_hit_in_identity() {
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#));
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(format!("[{BLOCK}]").as_bytes()).unwrap();
-    let (mut exchange, found) = host.ask_coded(&encoder.finish().unwrap(), Some("gzip"), false);
+    let (mut exchange, found) =
+        host.request_with_coding(&encoder.finish().unwrap(), Some("gzip"), false);
     assert_eq!(found, LookUp::Respond);
     let update = exchange.take_update().unwrap();
     assert_eq!(update.request_body(), BLOCK.as_bytes());

@@ -6,7 +6,7 @@ use BlockReference::{InResult, Invalid, Number, Range};
 
 const HASH: &str = "0x00000000000000000000000000000000000000000000000000000000000000Ab";
 
-fn of(name: &str, params: &str) -> BlockReference {
+fn block_of(name: &str, params: &str) -> BlockReference {
     reference(method(name.as_bytes()), Some(params.as_bytes()))
 }
 
@@ -49,10 +49,10 @@ fn block_of_each_method_is_found_by_the_table() {
     ];
     for (params, names) in five {
         for name in names.split_whitespace() {
-            assert_eq!(of(name, &format!("[{params}]")), Number(5), "{name}");
+            assert_eq!(block_of(name, &format!("[{params}]")), Number(5), "{name}");
             assert_ne!(method(name.as_bytes()).class, Class::Never, "{name}");
             // Absent means latest.
-            assert_eq!(of(name, "[]"), tag(Tag::Latest), "{name}");
+            assert_eq!(block_of(name, "[]"), tag(Tag::Latest), "{name}");
             assert_eq!(
                 reference(method(name.as_bytes()), None),
                 tag(Tag::Latest),
@@ -66,23 +66,30 @@ fn block_of_each_method_is_found_by_the_table() {
             from: five,
             to: five,
         };
-        assert_eq!(of(name, r#"[{"fromBlock":"0x5","toBlock":"0x5"}]"#), range);
+        assert_eq!(
+            block_of(name, r#"[{"fromBlock":"0x5","toBlock":"0x5"}]"#),
+            range
+        );
     }
     for name in "eth_getBlockByHash eth_getUncleByBlockHashAndIndex
         eth_getTransactionByBlockHashAndIndex eth_getBlockTransactionCountByHash
         eth_getUncleCountByBlockHash debug_traceBlockByHash"
         .split_whitespace()
     {
-        assert_eq!(of(name, &format!("[\"{HASH}\"]")), hash(false), "{name}");
+        assert_eq!(
+            block_of(name, &format!("[\"{HASH}\"]")),
+            hash(false),
+            "{name}"
+        );
         for other in ["[\"0x5\"]", "[\"latest\"]", "[]", "[null]", "null", "[{}]"] {
-            assert_eq!(of(name, other), Invalid, "{name} {other}");
+            assert_eq!(block_of(name, other), Invalid, "{name} {other}");
         }
     }
     for name in "eth_getTransactionByHash eth_getTransactionReceipt debug_traceTransaction
         trace_transaction trace_replayTransaction"
         .split_whitespace()
     {
-        assert_eq!(of(name, "[\"0x1\"]"), InResult, "{name}");
+        assert_eq!(block_of(name, "[\"0x1\"]"), InResult, "{name}");
         assert_eq!(method(name.as_bytes()).class, Class::ByFinality, "{name}");
     }
 }
@@ -118,7 +125,7 @@ fn methods_without_a_block_have_their_class_in_the_table() {
     for (class, names) in rows {
         for name in names.split_whitespace() {
             assert_eq!(method(name.as_bytes()).class, class, "{name}");
-            assert_eq!(of(name, "[\"0x5\"]"), BlockReference::None, "{name}");
+            assert_eq!(block_of(name, "[\"0x5\"]"), BlockReference::None, "{name}");
         }
     }
 }
@@ -128,19 +135,25 @@ fn methods_without_a_block_have_their_class_in_the_table() {
 fn block_by_timestamp_is_never_stored() {
     let row = method(b"erigon_getBlockByTimestamp");
     assert_eq!(row.class, Class::Never);
-    assert_eq!(of(row.name, "[\"1\",true]"), BlockReference::None);
+    assert_eq!(block_of(row.name, "[\"1\",true]"), BlockReference::None);
 }
 
 #[test]
 fn block_zero_is_a_number() {
-    assert_eq!(of("eth_getBlockByNumber", "[\"0x0\",true]"), Number(0));
+    assert_eq!(
+        block_of("eth_getBlockByNumber", "[\"0x0\",true]"),
+        Number(0)
+    );
 }
 
 #[test]
 fn future_block_is_a_number() {
-    assert_eq!(of("eth_call", "[{},\"0xfffFFFF\"]"), Number(0xFFF_FFFF));
     assert_eq!(
-        of("eth_call", "[{},\"0x7fffffffffffffff\"]"),
+        block_of("eth_call", "[{},\"0xfffFFFF\"]"),
+        Number(0xFFF_FFFF)
+    );
+    assert_eq!(
+        block_of("eth_call", "[{},\"0x7fffffffffffffff\"]"),
         Number(i64::MAX.unsigned_abs())
     );
 }
@@ -154,9 +167,12 @@ fn tags_are_read_as_block_references() {
         ("pending", Tag::Pending),
         ("earliest", Tag::Earliest),
     ] {
-        assert_eq!(of("eth_call", &format!("[{{}},\"{word}\"]")), tag(expected));
+        assert_eq!(
+            block_of("eth_call", &format!("[{{}},\"{word}\"]")),
+            tag(expected)
+        );
         let object = format!("[{{}},{{\"blockNumber\":\"{word}\"}}]");
-        assert_eq!(of("eth_call", &object), tag(expected));
+        assert_eq!(block_of("eth_call", &object), tag(expected));
     }
 }
 
@@ -195,18 +211,18 @@ fn ambiguous_block_reference_is_invalid() {
         "{}",
     ] {
         assert_eq!(
-            of("eth_call", &format!("[{{}},{value}]")),
+            block_of("eth_call", &format!("[{{}},{value}]")),
             Invalid,
             "{value}"
         );
         assert_eq!(
-            of("eth_getBlockByNumber", &format!("[{value},true]")),
+            block_of("eth_getBlockByNumber", &format!("[{value},true]")),
             Invalid,
             "{value}"
         );
         for name in ["fromBlock", "toBlock", "blockHash"] {
             let filter = format!("[{{\"{name}\":{value}}}]");
-            assert_eq!(of("eth_getLogs", &filter), Invalid, "{filter}");
+            assert_eq!(block_of("eth_getLogs", &filter), Invalid, "{filter}");
         }
     }
 }
@@ -214,16 +230,22 @@ fn ambiguous_block_reference_is_invalid() {
 /// A node that accepts only numbers may read a hash as a long number.
 #[test]
 fn hash_is_a_block_reference_only_where_nodes_accept_hashes() {
-    assert_eq!(of("eth_call", &format!("[{{}},\"{HASH}\"]")), hash(false));
     assert_eq!(
-        of("eth_getBlockReceipts", &format!("[\"{HASH}\"]")),
+        block_of("eth_call", &format!("[{{}},\"{HASH}\"]")),
         hash(false)
     );
     assert_eq!(
-        of("eth_getBlockByNumber", &format!("[\"{HASH}\",true]")),
+        block_of("eth_getBlockReceipts", &format!("[\"{HASH}\"]")),
+        hash(false)
+    );
+    assert_eq!(
+        block_of("eth_getBlockByNumber", &format!("[\"{HASH}\",true]")),
         Invalid
     );
-    assert_eq!(of("eth_feeHistory", &format!("[1,\"{HASH}\"]")), Invalid);
+    assert_eq!(
+        block_of("eth_feeHistory", &format!("[1,\"{HASH}\"]")),
+        Invalid
+    );
     for odd in [
         &HASH[..65],
         &HASH.replace('A', "g"),
@@ -231,12 +253,12 @@ fn hash_is_a_block_reference_only_where_nodes_accept_hashes() {
         &format!("{HASH}0"),
     ] {
         assert_eq!(
-            of("eth_call", &format!("[{{}},\"{odd}\"]")),
+            block_of("eth_call", &format!("[{{}},\"{odd}\"]")),
             Invalid,
             "{odd}"
         );
         assert_eq!(
-            of("eth_getBlockByHash", &format!("[\"{odd}\",true]")),
+            block_of("eth_getBlockByHash", &format!("[\"{odd}\",true]")),
             Invalid,
             "{odd}"
         );
@@ -245,7 +267,7 @@ fn hash_is_a_block_reference_only_where_nodes_accept_hashes() {
 
 #[test]
 fn eip_1898_objects_are_read_strictly() {
-    let call = |object: &str| of("eth_getBalance", &format!("[\"0x\",{object}]"));
+    let call = |object: &str| block_of("eth_getBalance", &format!("[\"0x\",{object}]"));
     let by_hash = |rest: &str| call(&format!("{{\"blockHash\":\"{HASH}\"{rest}}}"));
     assert_eq!(call(r#"{ "blockNumber" : "0x10" }"#), Number(16));
     assert_eq!(by_hash(""), hash(false));
@@ -287,14 +309,14 @@ fn params_that_are_not_an_array_are_invalid() {
             "eth_getLogs",
             "debug_traceCallMany",
         ] {
-            assert_eq!(of(name, params), Invalid, "{name} {params}");
+            assert_eq!(block_of(name, params), Invalid, "{name} {params}");
         }
     }
 }
 
 #[test]
 fn range_of_a_filter_is_read_with_latest_as_default() {
-    let logs = |filter: &str| of("eth_getLogs", &format!("[{filter}]"));
+    let logs = |filter: &str| block_of("eth_getLogs", &format!("[{filter}]"));
     let range = |from, to| Range { from, to };
     let (two, three) = (Bound::Number(2), Bound::Number(3));
     let latest = Bound::Tag(Tag::Latest);
@@ -328,7 +350,7 @@ fn range_of_a_filter_is_read_with_latest_as_default() {
 #[test]
 fn range_that_ends_before_it_begins_is_invalid() {
     assert_eq!(
-        of("eth_getLogs", r#"[{"fromBlock":"0x3","toBlock":"0x2"}]"#),
+        block_of("eth_getLogs", r#"[{"fromBlock":"0x3","toBlock":"0x2"}]"#),
         Invalid
     );
 }
@@ -349,18 +371,18 @@ fn ambiguous_filter_is_invalid() {
         "[]".into(),
     ] {
         assert_eq!(
-            of("eth_getLogs", &format!("[{filter}]")),
+            block_of("eth_getLogs", &format!("[{filter}]")),
             Invalid,
             "{filter}"
         );
     }
-    assert_eq!(of("eth_getLogs", "[]"), Invalid);
+    assert_eq!(block_of("eth_getLogs", "[]"), Invalid);
     assert_eq!(reference(method(b"eth_getLogs"), None), Invalid);
 }
 
 #[test]
 fn block_of_traced_calls_is_read_from_their_context() {
-    let context = |context: &str| of("debug_traceCallMany", &format!("[[],{context}]"));
+    let context = |context: &str| block_of("debug_traceCallMany", &format!("[[],{context}]"));
     assert_eq!(
         context(r#"{"transactionIndex":-1,"blockNumber":"latest"}"#),
         tag(Tag::Latest)
@@ -383,7 +405,7 @@ fn block_of_traced_calls_is_read_from_their_context() {
 
 #[test]
 fn block_of_a_result_is_found() {
-    let of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
+    let block_of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
     let mut hash = [0; 32];
     hash[31] = 0xAB;
     let five = Some(ResultBlock {
@@ -393,28 +415,28 @@ fn block_of_a_result_is_found() {
     let item = format!(r#"{{"blockHash":"{HASH}","blockNumber":"0x5","x":[]}}"#);
     let block = format!(r#"{{"hash":"{HASH}","number":"0x5"}}"#);
     let trace = format!(r#"[{{"blockHash":"{HASH}","blockNumber":5}},null]"#);
-    assert_eq!(of("eth_getTransactionReceipt", &item), five);
-    assert_eq!(of("eth_getTransactionByHash", &item), five);
-    assert_eq!(of("eth_getBlockByNumber", &block), five);
+    assert_eq!(block_of("eth_getTransactionReceipt", &item), five);
+    assert_eq!(block_of("eth_getTransactionByHash", &item), five);
+    assert_eq!(block_of("eth_getBlockByNumber", &block), five);
     assert_eq!(
-        of("eth_getBlockReceipts", &format!("[{item},{item}]")),
+        block_of("eth_getBlockReceipts", &format!("[{item},{item}]")),
         five
     );
-    assert_eq!(of("trace_transaction", &trace), five);
+    assert_eq!(block_of("trace_transaction", &trace), five);
     let head = Some(ResultBlock {
         number: 0x10,
         hash: None,
     });
-    assert_eq!(of("eth_blockNumber", "\"0x10\""), head);
+    assert_eq!(block_of("eth_blockNumber", "\"0x10\""), head);
     // its argument may select another head
-    assert_eq!(of("erigon_blockNumber", "\"0x10\""), None);
+    assert_eq!(block_of("erigon_blockNumber", "\"0x10\""), None);
     // the number of an uncle is not the number of its block
-    assert_eq!(of("eth_getUncleByBlockNumberAndIndex", &block), None);
+    assert_eq!(block_of("eth_getUncleByBlockNumberAndIndex", &block), None);
 }
 
 #[test]
 fn null_and_empty_results_have_no_block() {
-    let of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
+    let block_of = |name: &str, result: &str| in_result(method(name.as_bytes()), result.as_bytes());
     let pending = r#"{"blockHash":null,"blockNumber":null,"hash":"0x1"}"#;
     for (name, result) in [
         ("eth_getTransactionReceipt", "null"),
@@ -430,6 +452,6 @@ fn null_and_empty_results_have_no_block() {
         ("eth_blockNumber", "16"),
         ("eth_blockNumber", "\"0x\""),
     ] {
-        assert_eq!(of(name, result), None, "{name} {result}");
+        assert_eq!(block_of(name, result), None, "{name} {result}");
     }
 }

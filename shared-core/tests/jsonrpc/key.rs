@@ -9,7 +9,7 @@ use crate::oracle::{agree_on_keys, key_and_canonical, Node};
 const ADDRESS: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
 const HASH: &str = "0xDEADbeef00000000000000000000000000000000000000000000000000000Abc";
 
-fn of(params: &str) -> Key {
+fn key_of(params: &str) -> Key {
     key(b"scope", b"method", Some(params.as_bytes())).expect(params)
 }
 
@@ -20,14 +20,14 @@ fn error(params: &str) -> KeyError {
 fn all_differ(params: &[&str]) {
     for (n, a) in params.iter().enumerate() {
         for b in &params[n + 1..] {
-            assert_ne!(of(a), of(b), "{a} {b}");
+            assert_ne!(key_of(a), key_of(b), "{a} {b}");
         }
     }
 }
 
 fn all_equal(params: &[&str]) {
     for other in params {
-        assert_eq!(of(params[0]), of(other), "{} {other}", params[0]);
+        assert_eq!(key_of(params[0]), key_of(other), "{} {other}", params[0]);
     }
 }
 
@@ -209,8 +209,8 @@ fn object_with_a_duplicate_name_has_no_key() {
     let twice = format!("{{\"{ADDRESS}\":1,\"{}\":2}}", ADDRESS.to_lowercase());
     assert_eq!(error(&twice), KeyError::Duplicate);
     // the same name in two objects is not a duplicate
-    of(r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#);
-    of(r#"[{"a":1},{"a":1}]"#);
+    key_of(r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#);
+    key_of(r#"[{"a":1},{"a":1}]"#);
 }
 
 #[test]
@@ -230,11 +230,11 @@ fn key_differs_for_absent_empty_null_and_object_params() {
     let absent = key(b"scope", b"method", None).expect("a key");
     let mut keys = vec![
         absent,
-        of("[]"),
-        of("null"),
-        of("{}"),
-        of("[null]"),
-        of("[[]]"),
+        key_of("[]"),
+        key_of("null"),
+        key_of("{}"),
+        key_of("[null]"),
+        key_of("[[]]"),
     ];
     keys.sort_unstable();
     keys.dedup();
@@ -243,25 +243,31 @@ fn key_differs_for_absent_empty_null_and_object_params() {
 
 #[test]
 fn key_depends_on_scope_and_method() {
-    let of =
+    let key_of =
         |scope: &str, method: &str| key(scope.as_bytes(), method.as_bytes(), None).expect("a key");
-    assert_ne!(of("1", "eth_blockNumber"), of("10", "eth_blockNumber"));
-    assert_ne!(of("1", "eth_blockNumber"), of("1", "eth_blocknumber"));
+    assert_ne!(
+        key_of("1", "eth_blockNumber"),
+        key_of("10", "eth_blockNumber")
+    );
+    assert_ne!(
+        key_of("1", "eth_blockNumber"),
+        key_of("1", "eth_blocknumber")
+    );
 }
 
 #[test]
 fn key_depends_on_borders_of_scope_method_and_params() {
-    let of = |scope: &[u8], method: &[u8], params: Option<&[u8]>| {
+    let key_of = |scope: &[u8], method: &[u8], params: Option<&[u8]>| {
         key(scope, method, params).expect("a key")
     };
     let mut keys = [
-        of(b"ab", b"c", None),
-        of(b"a", b"bc", None),
-        of(b"", b"abc", None),
-        of(b"abc", b"", None),
-        of(b"ab", b"c\x01[]", None),
-        of(b"ab", b"c", Some(b"[]")),
-        of(b"ab\x01\0\0\0\0\0\0\0c", b"", None),
+        key_of(b"ab", b"c", None),
+        key_of(b"a", b"bc", None),
+        key_of(b"", b"abc", None),
+        key_of(b"abc", b"", None),
+        key_of(b"ab", b"c\x01[]", None),
+        key_of(b"ab", b"c", Some(b"[]")),
+        key_of(b"ab\x01\0\0\0\0\0\0\0c", b"", None),
     ];
     keys.sort_unstable();
     assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
@@ -270,7 +276,7 @@ fn key_depends_on_borders_of_scope_method_and_params() {
 #[test]
 fn params_nested_too_deep_have_no_key() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
-    of(&nested(MAX_DEPTH));
+    key_of(&nested(MAX_DEPTH));
     assert_eq!(error(&nested(MAX_DEPTH + 1)), KeyError::Depth);
     assert_eq!(error(&nested(100_000)), KeyError::Depth);
 }

@@ -106,7 +106,7 @@ fn invalid_bytes_are_refused_with_their_position() {
 }
 
 #[test]
-fn bits() {
+fn bits_beyond_their_length_are_refused() {
     for (bytes, is_right) in [
         (&b"\x01"[..], true),
         (b"", false),
@@ -139,7 +139,7 @@ fn bits() {
 }
 
 #[test]
-fn numbers() {
+fn numbers_are_read_only_as_decimal_strings_in_range() {
     assert_eq!(read("Word", "\"18446744073709551615\""), Ok(vec![255; 8]));
     for (json, why) in [
         ("\"18446744073709551616\"", "byte 0: more than 64 bits"),
@@ -175,7 +175,7 @@ fn numbers() {
 }
 
 #[test]
-fn fields() {
+fn fields_are_read_in_any_order_and_exactly_once() {
     let right = Ok(b"\x07\0\0\0\0\0\0\0\x01".to_vec());
     for json in [
         "{\"a\":\"7\",\"b\":true}",
@@ -223,7 +223,7 @@ fn fields() {
 }
 
 #[test]
-fn hex() {
+fn hexadecimal_strings_are_read_strictly() {
     assert_eq!(read("Bytes", "\"0xAbcD\""), Ok(b"\xab\xcd".to_vec()));
     assert_eq!(read("Bytes", "\"0x\""), Ok(vec![]));
     assert!(read("Bytes", "\"\\u00300x\"").is_err());
@@ -246,7 +246,7 @@ fn hex() {
 }
 
 #[test]
-fn envelopes() {
+fn value_is_found_in_each_kind_of_envelope() {
     let schema = schema();
     let read = |form, json: &str| {
         let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), form);

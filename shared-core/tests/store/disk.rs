@@ -254,7 +254,7 @@ fn purge_on_a_full_disk_is_in_effect_and_not_acknowledged() {
 }
 
 #[test]
-fn acknowledged_purges_hold_when_the_disk_fills_repeatedly() {
+fn acknowledged_purges_stay_in_effect_when_the_disk_fills_repeatedly() {
     let folder = folder();
     let (good, _) = start_in_mount_namespace("full-again", folder.path()).wait();
     assert!(good);

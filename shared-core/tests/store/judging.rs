@@ -182,7 +182,7 @@ fn entry(n: u64) -> Entry {
     }
 }
 
-fn of(namespace: Namespace, method: Option<&str>, block: Option<u64>) -> Entry {
+fn entry_with(namespace: Namespace, method: Option<&str>, block: Option<u64>) -> Entry {
     let mut entry = entry(1);
     entry.about.namespace = namespace;
     entry.about.method = method.map(Into::into);
@@ -233,7 +233,7 @@ fn many_range_purges_are_bounded_and_in_effect() {
     check_many_purges(scopes, 3 * (MAX_RANGES + 1) + 1, |scope| match scope {
         Scope::Blocks {
             namespace, from, ..
-        } => of(*namespace, None, Some(*from)),
+        } => entry_with(*namespace, None, Some(*from)),
         _ => unreachable!(),
     });
 }
@@ -245,7 +245,9 @@ fn many_method_purges_are_bounded_and_in_effect() {
         method: format!("m{n}").into(),
     });
     check_many_purges(scopes, MAX_RECORDS, |scope| match scope {
-        Scope::Method { namespace, method } => of(namespace.unwrap_or([9; 16]), Some(method), None),
+        Scope::Method { namespace, method } => {
+            entry_with(namespace.unwrap_or([9; 16]), Some(method), None)
+        }
         _ => unreachable!(),
     });
 }
@@ -270,7 +272,7 @@ fn many_namespace_purges_are_bounded_and_in_effect() {
             namespace: Some(namespace),
             ..
         }
-        | Scope::Blocks { namespace, .. } => of(*namespace, Some("m"), Some(0)),
+        | Scope::Blocks { namespace, .. } => entry_with(*namespace, Some("m"), Some(0)),
         _ => unreachable!(),
     });
 }

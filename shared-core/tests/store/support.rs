@@ -57,7 +57,7 @@ pub fn put(store: &Store, n: u64, length: usize) {
     panic!("busy for ten seconds");
 }
 
-/// Whether entry `n` is found; if so, its bytes must be those of [`body`].
+/// Whether entry `n` is found; if so, its bytes must equal [`body`].
 pub fn has(store: &Store, n: u64) -> bool {
     let Some(stored) = store.get(&key(n), NOW) else {
         return false;

@@ -131,7 +131,7 @@ const IN_MEMORY: [&str; 10] = [
     "ssz: the head of what is stored",
 ];
 
-/// Runs the whole table with concurrent clients, and returns the rows that fail, and those of
+/// Runs the whole table with concurrent clients, and returns the rows that fail, and the rows of
 /// `without` that hold.
 fn run_concurrently(host: &Loops, without: &[&str]) -> Vec<String> {
     let (cases, sequences) = (cases::load(), sequences::load());

@@ -35,14 +35,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn any_transcoded_exchange_holds_its_properties(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
+    fn any_transcoded_exchange_satisfies_the_properties(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
         an_exchange(&mut Choices(&choices));
     }
 }
 
 /// Seeds of the fuzz target, and the inputs that it has found.
 #[test]
-fn seeds_of_the_fuzz_target_hold_the_properties() {
+fn seeds_of_the_fuzz_target_satisfy_the_properties() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/transcoding");
     let mut count = 0;
     for seed in std::fs::read_dir(folder).unwrap() {

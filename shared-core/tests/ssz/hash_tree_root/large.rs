@@ -12,7 +12,7 @@ const LEAVES: [usize; 12] = [
 ];
 
 #[test]
-fn bytes() {
+fn roots_of_long_byte_lists_equal_the_reference() {
     let mut numbers = Numbers(1);
     for limit in LIMITS {
         for leaves in LEAVES {
@@ -26,7 +26,7 @@ fn bytes() {
 }
 
 #[test]
-fn bits() {
+fn roots_of_long_bitlists_equal_the_reference() {
     let mut numbers = Numbers(1);
     for limit in LIMITS {
         for leaves in [1023, 1024, 1025, 1365] {
