@@ -1,4 +1,4 @@
-"""What the store is asked: answers that never change, under many keys."""
+"""Calls of the store suite: responses that never change, under many keys."""
 
 import random
 
@@ -7,26 +7,25 @@ from caching_bodies import DIGITS, MARK, Call, any_id
 
 GROUP = "30 KB"
 SIZE = 30_000
-# A request's keys have to be many more than the smallest tier has room for.
+# Number of keys per call, many more than the smallest tier holds.
 KEYS = 6_000
-# Where wrk's script and `fill` begin to count; see post.lua.
+# First number of wrk's script and of `fill`; see post.lua.
 FIRST = 100_000_000
-# Methods whose answers are immutable when the block is named by its hash, and
-# what they are asked then.
+# Methods whose responses are immutable for a block hash, and their params.
 BY_HASH = {
     "debug_getRawBlock": lambda block: [block],
     "debug_getRawReceipts": lambda block: [block],
     "eth_getBlockReceipts": lambda block: [block],
     "eth_getLogs": lambda block: [{"blockHash": block}],
 }
-# Hex of random bytes: deflate halves it, and no more.
+# Length of hexadecimal digits of random bytes, which deflate halves.
 LARGE_BYTES = 10_000_000
 LARGE_METHOD = "debug_getRawBlock"
 READ, UNREAD = "10 MB", "10 MB stored unread"
 
 
 def block_hash():
-    """One of a block that no node has, which ends in what wrk counts."""
+    """Returns the hash of a block that no node has, which ends in wrk's number."""
     return "0x" + "ab" * 27 + "c" + MARK.decode()
 
 
@@ -39,8 +38,8 @@ def written(library, name, group, method, params, response):
 
 
 def calls(pairs, work, count):
-    """Calls for the block with a hash, and the folder for a node that goes by
-    the method."""
+    """Returns calls for a block hash, and the folder of a node that finds responses by the
+    method."""
     library = Library(work / "by-hash")
     return library.pairs, [
         written(library, name, GROUP, method, BY_HASH[method](block_hash()), response)
@@ -49,8 +48,8 @@ def calls(pairs, work, count):
 
 
 def nearest(pairs):
-    """Of each method the recorded answer that is nearest to 30 KB; the nearest
-    of all first."""
+    """Returns for each method the recorded response whose length is nearest to 30 KB, sorted
+    by that difference."""
     found = {}
     for name, pair in pairs:
         request, response = pair["request"], pair["response"]
@@ -69,9 +68,9 @@ def nearest(pairs):
 
 
 def large(work):
-    """Calls whose stored answers take about 10 MB each: one that is read
-    strictly when it comes, since its members are in no usual order, and one
-    that the owner reads (decision 015). For each the folder of a node."""
+    """Yields calls whose entries take about 10 MB each: one that is checked strictly before it
+    is stored, and one that the owner checks (decision 015). Each comes with the folder of a
+    node."""
     result = "0x" + random.Random(1).randbytes(LARGE_BYTES).hex()
     params = BY_HASH[LARGE_METHOD](block_hash().replace(MARK.decode(), DIGITS.decode()))
     for name, response in (
@@ -84,5 +83,5 @@ def large(work):
 
 
 def numbered(call, number):
-    """The request that asks for a call's key of that number."""
+    """Returns the request for a call's key with this number."""
     return call.request(b"%d" % (FIRST + number))

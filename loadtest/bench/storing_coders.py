@@ -1,18 +1,18 @@
-"""The rows of the store's suite."""
+"""Rows of the store suite."""
 
 from dataclasses import replace
 
 from caches import sszip_cache
 
-# Where a hit comes from.
+# Origins of a hit.
 HOT, MEMORY, STORE = "the worker's memory", "the owner's memory", "RocksDB"
 PLACES = [HOT, MEMORY, STORE]
-# What workers and the owner may keep in memory, so that it comes from there.
+# Memory of workers and of the owner, by origin of the hit.
 TIERS = {HOT: ("256m", "256m"), MEMORY: ("1m", "256m"), STORE: ("1m", "1m")}
 
 
 def stored(name, hot="128m", memory="256m", methods=(), more=""):
-    """sszip with a store; what workers and the owner may keep in memory."""
+    """Returns sszip with a store, with the memory of workers and of the owner."""
     http = (
         f"sszip_cache_memory {hot}; "
         f"sszip_cache_path @PREFIX@/cache max_size=1g memory={memory};"

@@ -1,4 +1,4 @@
-"""A small client: one connection, answers whole, what came decoded."""
+"""A small HTTP client: one connection, complete responses, decompressed content."""
 
 import ctypes
 import ctypes.util
@@ -12,7 +12,7 @@ SECONDS = 60
 
 
 class Lost(Exception):
-    """The connection ended, or said nothing that is HTTP."""
+    """The connection was closed, or the data is not HTTP."""
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Answer:
     status: int
     headers: dict
     content: bytes
-    # of head and body together, chunks' framing included: what wrk counts
+    # bytes of head and body with the framing of chunks, as wrk counts them
     wire: int
 
     @property
@@ -35,7 +35,7 @@ class Answer:
 
 
 class Peer:
-    """A connection that is kept, and made again when it was closed."""
+    """A persistent connection, which is opened again after it was closed."""
 
     def __init__(self, host, port, is_tls=False, prefix="", seconds=SECONDS):
         self.host, self.port, self.seconds = host, port, seconds
@@ -55,19 +55,19 @@ class Peer:
             self.socket = self.stream = None
 
     def ask(self, body=None, path="/", coding="", media=""):
-        """`body` is posted; without one it is a GET."""
+        """Sends a POST of `body`, or a GET without one."""
         is_old = self.socket is not None
         try:
             return self._once(body, path, coding, media)
         except (Lost, OSError):
             self.close()
-            # a kept connection may have been closed meanwhile: that is nobody's fault
+            # the server may have closed an idle connection meanwhile, which is not an error
             if not is_old:
                 raise
             return self._once(body, path, coding, media)
 
     def call(self, method, *params, id=1):
-        """The result of a call, or None for an error."""
+        """Returns the result of a call, or None for an error."""
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": list(params)}
         return self.ask(json.dumps(body).encode()).value().get("result")
 
@@ -87,12 +87,12 @@ class Peer:
 
 
 def here(port):
-    """Where a server of this machine is."""
+    """Returns the address of a server on this machine."""
     return "127.0.0.1", port
 
 
 def below(prefix, path):
-    """A path of the server's where that is at a path itself: /v3/KEY, but /v3/KEY/stats."""
+    """Joins a server's own path and a path below it: /v3/KEY, but /v3/KEY/stats."""
     return prefix + path if path != "/" or not prefix else prefix
 
 
@@ -152,7 +152,7 @@ def gunzip(content):
 
 
 def unbrotli(content):
-    """By the library that nginx's module for brotli brings, too."""
+    """Decompresses brotli with the library of nginx's brotli module."""
     library = ctypes.CDLL(ctypes.util.find_library("brotlidec") or "libbrotlidec.so.1")
     room = max(1 << 20, 40 * len(content))
     out, size = ctypes.create_string_buffer(room), ctypes.c_size_t(room)

@@ -1,5 +1,4 @@
-"""What is asked: calls with the shares that a provider sees, and the file that wrk reads
-them from."""
+"""Calls with the shares of a provider's traffic, and the file from which wrk reads them."""
 
 import json
 import random
@@ -7,7 +6,7 @@ from dataclasses import dataclass, field
 
 import asking
 
-# Digits that a request gets when it is sent; see calls.lua.
+# Digits that are inserted when a request is sent; see calls.lua.
 ID, KEY = b"\1" * 9, b"\2" * 9
 _ID, _KEY = 555_000_111, 555_000_222
 # erigontech/rpc-tests, perf/pattern/mainnet/config/mixed.profile, in percent.
@@ -27,17 +26,17 @@ PROVIDER = {
     "eth_getTransactionCount": 1.07,
 }
 LENGTH = 4_000
-# What such clients do not ask for in batches: net_listening no library calls.
+# Methods that such clients do not send in batches; net_listening is not called by any library.
 HEAVY = ("debug_", "eth_getBlockB", "eth_getBlockR", "eth_getLogs", "net_listening")
-# ethers v6 gathers what was called within 10 ms, 100 at most, with ids from 1.
+# ethers v6 collects calls for 10 ms, at most 100, with ids from 1.
 BATCHES, SHORTEST, LONGEST = 40, 10, 100
-# Of a method so many different calls at most, and none that is longer than this.
+# Maximum number of different calls per method, and maximum length of their responses.
 MOST, LONGEST_ANSWER = 12, 700_000
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request: `body` has the marks, and is None for a GET."""
+    """A request: `body` contains the marks, and is None for a GET."""
 
     name: str
     body: bytes | None
@@ -51,7 +50,7 @@ class Call:
 
 @dataclass
 class Workload:
-    """Calls in an order; how they are asked."""
+    """Calls in an order, with the properties of their requests."""
 
     name: str
     title: str
@@ -62,12 +61,12 @@ class Workload:
     connections: int = 32
     keys: int = 0
     skew: float = 0
-    # Which node answers: its options.
+    # Options of the node that responds.
     node: tuple = ()
     note: str = ""
 
     def write(self, path, coding, prefix=""):
-        """The file for wrk; a row that has a coding of its own asks for that. `prefix`: the
+        """Writes the file for wrk, with the row's own coding if it has one. `prefix` is the
         server's own path."""
         lines = []
         for index in self.order or range(len(self.calls)):
@@ -101,7 +100,7 @@ def get(path):
 
 
 def batch(members):
-    """As ethers makes them: ids from 1 in each new client."""
+    """Returns a batch like ethers makes it: ids from 1 in each new client."""
     bodies = [
         {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         for number, (method, params) in enumerate(members, 1)
@@ -110,13 +109,13 @@ def batch(members):
 
 
 def keyed_hash():
-    """A block's hash that ends in the key's digits."""
+    """Returns a block hash that ends in the key's digits."""
     return "0x" + "ab" * 27 + "c" + str(_KEY)
 
 
 def ordered(by_method, length=LENGTH, seed=1):
-    """Calls and an order of them with the provider's shares; of a method's calls the first
-    ones are asked most."""
+    """Returns calls, and an order of them with the provider's shares; the first calls of a
+    method are the most frequent."""
     dice = random.Random(seed)
     calls, of_method = [], {}
     for method, members in by_method.items():
@@ -132,7 +131,7 @@ def ordered(by_method, length=LENGTH, seed=1):
 
 
 def batches(by_method, seed=2):
-    """Batches of light calls, as wallets and dashboards send them."""
+    """Returns batches of light calls, as wallets and dashboards send them."""
     dice = random.Random(seed)
     light = {m: c for m, c in by_method.items() if not m.startswith(HEAVY)}
     members = [(m, json.loads(one.sent())["params"]) for m, of in light.items() for one in of]
@@ -144,8 +143,8 @@ def batches(by_method, seed=2):
 
 
 def of_pairs(pairs):
-    """The recorded calls of the mix by method, and the pairs that are missing: methods
-    that were not recorded have answers that are known."""
+    """Returns the recorded calls of the mix by method, and additional pairs: methods that were
+    not recorded have known responses."""
     found, added = {}, []
     for _, pair in pairs:
         request, response = pair["request"], pair["response"]
@@ -159,7 +158,7 @@ def of_pairs(pairs):
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         added.append({"request": request, "response": {"jsonrpc": "2.0", "id": 1, "result": result}})
         found.setdefault(method, {})[compact(params)] = params
-    # in the profile's order, whatever the folder's was
+    # in the order of the profile, independent of the folder's
     return {
         method: [call(method, params) for params in list(found[method].values())[:MOST]]
         for method in PROVIDER
@@ -185,8 +184,8 @@ KNOWN = [
 
 
 def discovered(peer, blocks=12):
-    """Calls about what a node has: its last blocks, and what they name. Methods that it
-    does not know are left out."""
+    """Returns calls about the node's data: its last blocks, and what they name. Methods that
+    the node does not support are omitted."""
     head = int(peer.call("eth_blockNumber"), 16)
     known, transactions, addresses = [], [], []
     for number in range(head, max(0, head - 10 * blocks), -1):

@@ -1,9 +1,9 @@
-"""Is what a server answers what the node says?
+"""Verification of a server's responses against the node's.
 
-Before anything is timed each call is asked of the server under ids of its own, several
-times, since a cache answers the second time; decoded, it must be the node's answer to the
-same request, the id included. A server that errs is measured all the same, and its row
-says what it answered wrongly.
+Before the measurement each call is sent to the server several times under different ids, since
+a cache serves the second request. The decompressed response must equal the node's response to
+the same request, including the id. A server with wrong responses is measured too, and its row
+names the errors.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 
 import asking
 
-# More calls of a workload than these are not looked at.
+# Maximum number of calls of a workload that are verified.
 MOST = 60
 TURNS = 3
 FIRST_ID = 300_000_000
@@ -20,9 +20,9 @@ OTHER = "another answer"
 
 
 def verify(server, workload, node, coding, moves=False):
-    """What was right and wrong of a workload's calls, and how long they were. `node`: where
-    the honest one is; without it only ids are looked at. `moves`: its chain goes on
-    meanwhile."""
+    """Returns the right and wrong responses to a workload's calls, and their lengths. `node`
+    is the address of the honest node; without one only ids are compared. `moves` is set if its
+    chain grows meanwhile."""
     found = {"asked": 0, "wrong": 0, "kinds": {}, "first": "", "wire": {}, "coding": "", "exact": True}
     step = max(1, len(workload.calls) // MOST)
     chosen = list(enumerate(workload.calls))[::step]
@@ -34,7 +34,7 @@ def verify(server, workload, node, coding, moves=False):
             for again in range(TURNS):
                 id = FIRST_ID + index * 10 + again
                 found["asked"] += 1
-                wrong, answer = judged(peer, honest if node else None, call, workload, coding, id)
+                wrong, answer = verify_response(peer, honest if node else None, call, workload, coding, id)
                 wrong = None if wrong == OTHER and moves and is_of_head(call) else wrong
                 if wrong:
                     found["wrong"] += 1
@@ -48,8 +48,8 @@ def verify(server, workload, node, coding, moves=False):
     return found
 
 
-def judged(peer, honest, call, workload, coding, id):
-    """What is wrong with an answer, or nothing, and the answer."""
+def verify_response(peer, honest, call, workload, coding, id):
+    """Returns the error of a response, or None, and the response."""
     sent = call.sent(id)
     try:
         answer = peer.ask(sent, call.path, coding, workload.media)
@@ -66,27 +66,27 @@ def judged(peer, honest, call, workload, coding, id):
             return (None if ids(value) == ids(wanted) else "another caller's id"), answer
         said = honest.ask(sent, call.path, "", workload.media)
         if is_same_type(answer, said) and decoded != said.decoded():
-            return differs(decoded, said.decoded()), answer
+            return difference(decoded, said.decoded()), answer
     except (ValueError, KeyError) as bad:
         return f"can't be decoded ({type(bad).__name__})", answer
     return None, answer
 
 
 def is_same_type(answer, said):
-    """SSZ for a node's JSON is compared elsewhere (tests/ssz, the wire suite)."""
+    """SSZ in place of a node's JSON is verified elsewhere (tests/ssz, the wire suite)."""
     return answer.headers.get("content-type") == said.headers.get("content-type")
 
 
 def is_of_head(call):
-    """Its answer may be another one a moment later, if the node's chain goes on: the head's
-    own section looks at those."""
+    """Whether the response may change a moment later because the node's chain grows; the
+    section of the head verifies those."""
     return call.body is None or b'"latest"' in call.body or b"eth_blockNumber" in call.body
 
 
-def differs(decoded, said):
+def difference(decoded, said):
     value, wanted = json.loads(decoded), json.loads(said)
     if value == wanted:
-        # members in another order, or spaces: the same to who reads JSON
+        # other order of members, or white space: equivalent JSON
         return None
     if ids(value) != ids(wanted):
         return "another caller's id"
@@ -94,22 +94,23 @@ def differs(decoded, said):
 
 
 def ids(value):
-    """The ids of an answer or a request, in order."""
+    """Returns the ids of a response or a request, in order."""
     if isinstance(value, list):
         return [ids(one) for one in value]
     return value.get("id") if isinstance(value, dict) else None
 
 
 def expected(found, workload):
-    """Bytes of a mean answer of the workload's order, by those that were looked at."""
+    """Returns the mean length of the workload's responses in its order, from the verified
+    ones."""
     wire = found["wire"]
     seen = [wire[i] for i in workload.order or range(len(workload.calls)) if i in wire]
     return sum(seen) / len(seen) if seen else 0
 
 
 class Auditor(threading.Thread):
-    """Asks now and then while there is load, and looks at what comes: of the id always; of
-    an answer that never changes all of it; of the head whether it is the chain's."""
+    """Verifies responses while the server is under load: always the id, the whole response if
+    it never changes, and for the head whether it is the chain's."""
 
     def __init__(self, server, node, calls, coding, pause=0.02, slot_ms=0):
         super().__init__(daemon=True)
@@ -153,7 +154,7 @@ class Auditor(threading.Thread):
         self.counts["compared"] += 1
         if json.loads(decoded) in (before, after):
             return None
-        # It may be what was said up to a moment ago: how long does it go on?
+        # it may be the response of a moment ago: measure for how long it is sent
         return self.age(peer, honest, call, turn)
 
     def said(self, honest, sent):
@@ -162,8 +163,8 @@ class Auditor(threading.Thread):
         return honest.ask(sent).value()
 
     def age(self, peer, honest, call, turn):
-        """An answer that is not the chain's: for how long it is still given. What is still
-        given after two slots was never the head's; it is wrong."""
+        """Measures for how long a response is sent that is not the chain's. One that is still
+        sent after two slots was never the head's, and is wrong."""
         began, limit = time.monotonic(), max(2.0, 2 * self.slot_ms / 1000)
         self.counts["stale"] += 1
         while time.monotonic() - began < limit and not self.is_over:

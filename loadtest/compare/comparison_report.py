@@ -1,4 +1,4 @@
-"""The page, the tables, and what is printed."""
+"""The page, the tables, and the output for a terminal."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ HOW_GIVEN = (
 
 
 def without_places(results, work, root):
-    """Where this run's files lay says nothing to who reads it elsewhere."""
+    """Removes the paths of this run's files, which are meaningless elsewhere."""
     text = json.dumps(results)
     for place, told in ((f"{work}/", ""), (f"{root}/", ""), (f"{Path.home()}/", "~/")):
         if place.strip("/"):
@@ -89,7 +89,7 @@ def head_row(figures, key, name):
     return [*row[:-1], *late, row[-1]]
 
 
-def herd_row(figures, key, name):
+def stampede_row(figures, key, name):
     mid = figures.mid
     if mid(key, "last_ms") is None:
         return [name, *["-"] * (len(HERD) - 2), f"no: {figures.failed(key)}"]
@@ -121,9 +121,9 @@ def witness_row(figures, key, name):
     ]
 
 
-SPECIAL = {"head": (HEAD, head_row), "stampede": (HERD, herd_row), "large": (LARGE, large_row),
+SPECIAL = {"head": (HEAD, head_row), "stampede": (HERD, stampede_row), "large": (LARGE, large_row),
            "witness": (WITNESS, witness_row)}
-# Of a section what is drawn: unit, and the sample's value.
+# Plots of a section: unit, and the sample's value.
 DRAWN = {
     "stampede": [("requests that reached the node", "node"), ("ms until the last answer", "last_ms")],
     "witness": [("ms until the last byte", "took_ms"), ("MB that the server grew by", "grew_kb")],
@@ -133,7 +133,7 @@ USUAL = [("requests per second of one core", "per_core"), ("99th percentile, ms"
 
 
 def parts_of(results):
-    """Name, title, note, header and rows, keys and plots of every section."""
+    """Yields name, title, note, header, rows, keys and plots of each section."""
     rows = Rows(results)
     for name, section in results["sections"].items():
         figures = Figures(section)
@@ -152,7 +152,7 @@ def parts_of(results):
 
 
 def known(header, lines):
-    """Without the columns of which nobody knows anything: of servers that somebody else runs."""
+    """Removes the columns without any value, as for servers that the runner did not start."""
     there = [
         n for n in range(len(header)) if n in (0, len(header) - 1) or any(line[n] != "-" for line in lines)
     ]
@@ -246,7 +246,7 @@ def how(results):
 
 
 def who_was_wrong(results):
-    """Of which servers an answer was wrong, or did not come."""
+    """Returns the servers with a wrong or missing response."""
     rows, found = Rows(results), {}
     for section in results["sections"].values():
         figures = Figures(section)
@@ -286,8 +286,8 @@ SHORT = [("head", "the mix, a head that moves"), ("mix", "the mix, warm"), ("blo
 
 
 def in_short(results):
-    """The table of which the README's rows are: requests per second of one core, and how
-    many times that of ours is. What it shows, its header and rows."""
+    """Returns the source of the README's table: requests per second per core, and the ratio of
+    sszip's to each server's. The result is a caption, a header and rows."""
     rows = Rows(results)
     there = [(name, title) for name, title in SHORT if name in results["sections"]]
     if not there:
@@ -316,7 +316,7 @@ def in_short(results):
 
 
 def summary(results):
-    """The same for a terminal: every closed workload's requests per second."""
+    """Returns the tables for a terminal."""
     rows = Rows(results)
     lines = []
     for _, section, header, cells, _, _ in parts_of(results):

@@ -1,8 +1,8 @@
-"""Load on a server, and what it took meanwhile.
+"""Load on a server, and its resources meanwhile.
 
-Two kinds, as in the field: wrk's closed loop, in which the next request waits for the last
-answer, for what a server can do; and oha's open one, in which requests come by the clock,
-for how late answers are at a given rate.
+There are two kinds: wrk's closed loop, in which the next request waits for the last response,
+for the maximum throughput of a server; and oha's open loop, in which requests start by the
+clock, for the latency at a given rate.
 """
 
 import json
@@ -17,16 +17,17 @@ from stack import LOAD_CORE, OHA, pinned
 
 SCRIPT = Path(__file__).resolve().parent / "calls.lua"
 MARK = "BENCH "
-# Different ids in a file for oha, which draws lines from it.
+# Number of different ids in a file for oha, which draws lines from it.
 LINES = 2_000
 
 
 class Failed(Exception):
-    """A measurement that gave nothing; the row says so, and the run goes on."""
+    """A measurement without a result; its row reports it, and the run continues."""
 
 
 def node_requests(node):
-    """How many requests the replay node has had, or nothing if it is another node."""
+    """Returns the number of requests that the replay node has received, or None for another
+    node."""
     try:
         with asking.Peer(*node) as peer:
             return peer.ask(path="/stats").value()["requests"]
@@ -35,7 +36,8 @@ def node_requests(node):
 
 
 def settled(node):
-    """The same when no more come: wrk ends in the midst of some."""
+    """Returns the number of the node's requests once it no longer grows: wrk ends while some
+    are in flight."""
     last, until = node_requests(node), time.monotonic() + 10
     while last is not None and time.monotonic() < until:
         time.sleep(0.1)
@@ -47,8 +49,8 @@ def settled(node):
 
 
 class Meter:
-    """What a server took between two moments, and the machine, and how often the node was
-    asked."""
+    """Measures the resources of a server between two moments, the load of the machine, and the
+    requests at the node."""
 
     def __init__(self, server, node):
         self.server, self.node = server, node
@@ -56,7 +58,8 @@ class Meter:
         self.cpu, self.ticks, self.began = server.cpu_ns(), machine_ticks(), time.monotonic()
 
     def read(self, answers, under_way=0):
-        """`under_way`: so many may have reached the node that nobody waits for any more."""
+        """Returns the measurement. `under_way` is the number of requests at the node for which
+        no client waits any more."""
         wall = time.monotonic() - self.began
         share = machine_share(self.ticks, machine_ticks())
         out = {"machine_busy": share["busy"], "steal": share["steal"]}
@@ -76,7 +79,8 @@ class Meter:
 
 
 def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CORE, more=()):
-    """What wrk counted. `first`: where in the file it begins; `more`: for its script."""
+    """Returns wrk's counts. `first` is the first line of the file, `more` are parameters of
+    its script."""
     command = ["wrk", "-t1", f"-c{connections or workload.connections}", f"-d{seconds}s"]
     command += ["--timeout", "30s", "-s", str(SCRIPT), server.url]
     environment = dict(os.environ, CALLS=str(file), FIRST=str(first))
@@ -101,7 +105,7 @@ def wrk(server, workload, file, seconds, first=0, connections=None, core=LOAD_CO
 
 
 def closed(server, workload, file, seconds, node=None, first=0, connections=None, core=LOAD_CORE):
-    """One point: requests per second, percentiles, what it took."""
+    """Returns one sample of the closed loop: requests per second, percentiles, and resources."""
     meter = Meter(server, node)
     many = connections or workload.connections
     told = wrk(server, workload, file, seconds, first, connections, core)
@@ -118,8 +122,8 @@ def closed(server, workload, file, seconds, node=None, first=0, connections=None
 
 
 def opened(server, workload, folder, rate, seconds, coding, node=None, connections=128):
-    """The same at a rate: requests start by the clock, whatever became of those before, and
-    latency counts from when a request was due."""
+    """Returns one sample at a rate: requests start by the clock, whether or not earlier ones are
+    complete, and latency counts from the time at which a request was due."""
     file = folder / f"lines-{workload.name}.txt"
     if not file.exists():
         bodies = [c.sent(100_000_001 + n) for n in range(LINES) for c in nth(workload, n)]

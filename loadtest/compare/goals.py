@@ -1,4 +1,4 @@
-"""What was wanted, and what came."""
+"""Targets of the comparison, and their measurements."""
 
 from figures import Figures, ms, share, times
 
@@ -8,7 +8,8 @@ SPARED, MISS, BYTES, P99, GROWTH = 0.8, 5, 1.1, 5, 1.1
 
 
 def goals(results):
-    """Rows of target, measured and met; met is None where it can't be said."""
+    """Returns rows of target, measurement and result; `met` is None if the figures do not
+    decide."""
     names = {row["key"]: row["name"] for row in results["rows"]}
     sections = results["sections"]
     of = []

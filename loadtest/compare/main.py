@@ -1,9 +1,9 @@
-"""sszip beside other servers: the same calls, the same node, one run.
+"""sszip in comparison with other servers: the same calls, the same node, one run.
 
-Each server is set as its documentation says is best, and looked at before it is timed:
-whoever answers wrongly is said to. Writes NAME.html (one file, with plots and every
-configuration), NAME.md (tables) and NAME.json (every sample). loadtest/README.md says how it
-is measured.
+Each server has the best settings of its documentation, and is verified before it is measured;
+a server with wrong responses is reported as such. Writes NAME.html (one file, with plots and
+each configuration), NAME.md (tables) and NAME.json (each sample). loadtest/README.md describes
+the method.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Behind this folder.
+# after this folder
 sys.path.insert(1, str(HERE.parent / "lib"))
 
 import load  # noqa: E402
@@ -31,9 +31,9 @@ from stages import Stage  # noqa: E402
 
 SECTIONS = ["single", "mix", "batch", "identity", "ssz", "trace", "rate", "cold", "large",
             "stampede", "witness", "head"]
-# ... of a quick run, if it is not said which.
+# Default sections of a quick run.
 QUICK = [name for name in SECTIONS if name not in ("identity", "trace", "large")]
-# Which workloads of the node whose answers never change a section means.
+# Workloads of a section whose node's responses never change.
 STILL = {
     "single": ("block-30", "block-246"),
     "mix": ("mix",),
@@ -89,7 +89,7 @@ def say(text):
 
 
 class Plan:
-    """How long, and how often."""
+    """Durations and repetitions."""
 
     def __init__(self, args):
         self.rounds, self.seconds, self.rate_seconds = 3, 2, 4
@@ -121,7 +121,7 @@ def missing_tools(args):
 
 
 def chosen_rows(args):
-    """The rows that there are, and why the others are not."""
+    """Returns the available rows, and the reasons why the others are absent."""
     rows, absent = [], {}
     for row in servers.ROWS:
         if args.rows and row.key not in args.rows:
@@ -180,7 +180,7 @@ def measure(args, plan, work):
 
 
 def Sampler(work):
-    """The replay node's sample, for where there is no corpus."""
+    """Starts the replay node with its sample, in place of a corpus."""
     from stack import Node
 
     return Node(work, [], options=[])
@@ -208,7 +208,7 @@ def still(args, plan, work, rows, results):
 
 
 def fixed(args, plan, stage, by_name, results):
-    """Erigon's two rates, and shares of what the best peer does of the mix."""
+    """Measures Erigon's two rates, and shares of the best server's throughput with the mix."""
     small, large = by_name["block-30"], by_name["block-246"]
     first, second = sections.ERIGON
     cases = [

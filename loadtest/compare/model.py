@@ -1,10 +1,10 @@
-"""How many hits come from where, and what a request costs then.
+"""A model of the origins of hits, and of the cost of a request.
 
-Keys are asked for by Zipf's distribution. Of one that was asked for n times by the mean,
-some request came before with a probability of 1 - exp(-n); a memory that has room for C
-entries and lets go of what was not asked for longest has those asked for within a time t
-for which the expected number of entries is C (Che's approximation). What was ever stored
-and is not in the worker's memory comes of the owner's, or its store's.
+Keys are requested by Zipf's distribution. For a key with n expected requests the probability
+of an earlier request is 1 - exp(-n). A memory for C entries that evicts the least recently
+used one contains the keys that were requested within a time t in which the expected number of
+different entries is C (Che's approximation). An entry that was ever stored, and is not in the
+worker's memory, is sent by the owner's memory or its store.
 """
 
 import math
@@ -13,7 +13,8 @@ BINS = 4_000
 
 
 def bins(keys, skew):
-    """Ranks in groups: how many, and the probability of one of them; as calls.lua draws."""
+    """Returns groups of ranks: their size, and the probability of one rank, as calls.lua draws
+    them."""
     edges = sorted({1, keys + 1, *(round((keys + 1) ** (n / BINS)) for n in range(BINS + 1))})
     if skew == 1:
         total = math.log(keys + 1)
@@ -28,17 +29,18 @@ def bins(keys, skew):
 
 
 def seen(groups, requests):
-    """The probability that a request is for a key that was asked for among so many."""
+    """Returns the probability that a request is for a key of an earlier one among `requests`."""
     return sum(many * p * -math.expm1(-p * requests) for many, p in groups)
 
 
 def entries(groups, requests):
-    """How many different keys so many requests are for."""
+    """Returns the expected number of different keys among `requests`."""
     return sum(many * -math.expm1(-p * requests) for many, p in groups)
 
 
 def horizon(groups, room, requests):
-    """Within so many requests a memory of that room has all that was asked for."""
+    """Returns the number of most recent requests whose keys fit into a memory of `room`
+    entries."""
     if entries(groups, requests) <= room:
         return requests
     low, high = 0.0, float(requests)
@@ -49,13 +51,14 @@ def horizon(groups, room, requests):
 
 
 def shares(keys, skew, hot, memory, requests):
-    """Of requests after so many: from the worker's memory, the owner's, its store, the
-    node. `hot`, `memory`: for how many entries there is room; the store has room for all."""
+    """Returns the shares of requests, after `requests` of them, from the worker's memory, the
+    owner's memory, its store, and the node. `hot` and `memory` are numbers of entries; the
+    store holds all."""
     groups = bins(keys, skew)
     anywhere = seen(groups, requests)
     near = seen(groups, horizon(groups, hot, requests))
-    # what the worker has the owner is not asked for: its memory has what was asked for
-    # at all within its own horizon
+    # a hit in the worker's memory does not reach the owner, whose memory contains the keys that
+    # were requested at all within its own horizon
     owner = max(near, seen(groups, horizon(groups, memory, requests)))
     return {
         "hot": near,
@@ -66,5 +69,5 @@ def shares(keys, skew, hot, memory, requests):
 
 
 def cost(shares, costs):
-    """CPU microseconds of a mean request."""
+    """Returns the CPU time of a mean request in microseconds."""
     return sum(share * costs[place] for place, share in shares.items())

@@ -1,7 +1,8 @@
-"""Servers that are no nginx and no Envoy: how each is told what it is to do, and run.
+"""Servers other than nginx and Envoy: their configurations and processes.
 
-A class has `program()`, the path or name of it or nothing, `remedy`, what brings it, and
-`asked_version`, the option. One that runs has `port`, `process`, `config`, `complaints()`.
+A class has `program()`, the path or name of the program or None, `remedy`, the command that
+installs it, and `asked_version`, the option for its version. An instance has `port`,
+`process`, `config` and `complaints()`.
 """
 
 import os
@@ -12,7 +13,7 @@ from stack import CACHE, free_port, pinned, stop, wait_for_port
 
 
 def built(name, variable):
-    """A program that scripts/setup builds where it can be had."""
+    """Returns a program that scripts/setup builds if its source is available."""
     return os.environ.get(variable) or shutil.which(str(CACHE / "tools/bin" / name))
 
 
@@ -61,7 +62,7 @@ class Varnish(Peer):
         return shutil.which("varnishd") or "/usr/sbin/varnishd"
 
     def configure(self):
-        # Of a chain that goes on it can't know when a page changes.
+        # It cannot know when a page of a growing chain changes.
         kept = "1s" if self.slot_ms else "1h"
         return self.written(
             "default.vcl",
@@ -122,7 +123,7 @@ backend nodes
         )
 
     def command(self):
-        # -db: in the foreground, one process
+        # -db: one process in the foreground
         return [self.program(), "-db", "-f", self.prefix / "haproxy.cfg"]
 
 
@@ -134,8 +135,8 @@ class Blutgang(Peer):
         return built("blutgang", "SSZIP_BLUTGANG")
 
     def configure(self):
-        # Without health checks it knows of no head, and with them it asks once in a
-        # while. Its times are milliseconds; an answer that is later than `ttl` is an error.
+        # Without health checks it does not know the head, and with them it polls it in intervals.
+        # Its times are in milliseconds; a response later than `ttl` is an error.
         is_moving = str(self.slot_ms > 0).lower()
         return self.written(
             "blutgang.toml",
@@ -175,7 +176,7 @@ max_per_second = 0
         )
 
     def command(self):
-        # what it says of each request would be measured
+        # its log lines for each request would be measured
         return ["sh", "-c", f"exec {self.program()} -c {self.prefix}/blutgang.toml >/dev/null"]
 
 
@@ -224,7 +225,7 @@ backends = ["node"]
         return [self.program(), self.prefix / "proxyd.toml"]
 
 
-# What else was looked for, and is in no registry.
+# Servers that are not available in a registry.
 NOT_HAD = {
     "proxyd": "built by `scripts/setup compare` where the Go module proxy serves "
     "`github.com/ethereum-optimism/infra/proxyd`; it did not here, nor an older one of "

@@ -1,8 +1,8 @@
-"""How sszip in nginx goes on: more workers, connections, keys, and a larger store; and a
-model of it that says what is to be expected beyond what was measured.
+"""Scaling of sszip in nginx: more workers, connections and keys, and a larger store; and a
+model for values beyond the measured ones.
 
-    loadtest/compare/scale --quick
-    loadtest/compare/scale --store-gb 50
+loadtest/compare/scale --quick
+loadtest/compare/scale --store-gb 50
 
 Writes scaling.html, scaling.md and scaling.json.
 """
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# behind this folder, which has modules of the same names
+# after this folder, which has modules of the same names
 sys.path.insert(1, str(HERE.parent / "lib"))
 
 import asking  # noqa: E402
@@ -37,12 +37,12 @@ WORKERS = [1, 2, 4]
 CONNECTIONS = [1, 10, 100, 1_000, 10_000]
 KEYS = [1_000, 10_000, 100_000, 1_000_000, 10_000_000]
 SKEW = 1.0
-# The answers: of 1 KB, 30 KB, and one that deflate halves and no more.
+# Lengths of responses: 1 KB, 30 KB, and one that deflate only halves.
 SMALL, MIDDLE, LONG = 1_000, 30_000, 300_000
 METHODS = {SMALL: "eth_getBlockReceipts", MIDDLE: "eth_getLogs", LONG: "debug_getRawBlock"}
 HOT, MEMORY = 16, 64
 VALID = " ".join(f"sszip_cache_valid {c} 24h;" for c in ("immutable", "unfinalized", "tip"))
-# Left on the disk, whatever is asked for.
+# Free space that remains on the disk.
 SPARE_GB = 10
 WINDOW = 48
 
@@ -66,11 +66,11 @@ def say(text):
 
 
 def answers(folder):
-    """A node's folder with an answer of each length."""
+    """Writes a node's folder with a response of each length."""
     dice = random.Random(3)
 
     def words(size, share):
-        """Hex of which a share is other each time, as real answers are."""
+        """Returns hexadecimal words with a share of random ones, like real responses."""
         one = dice.randbytes(16).hex()
         return [dice.randbytes(16).hex() if dice.random() < share else one for _ in range(size // 35)]
 
@@ -98,7 +98,7 @@ def workload(name, size, keys, skew=0.0, connections=32):
 
 
 def stored(hot, memory, disk="64g"):
-    """sszip with a store: what workers and the owner may keep in memory, in MB."""
+    """Returns sszip with a store, with the memory of workers and of the owner in MB."""
     return Coder(
         "sszip",
         f"sszip on; sszip_cache on; sszip_cache_namespace mainnet; {VALID}",
@@ -110,7 +110,7 @@ def stored(hot, memory, disk="64g"):
 
 
 class Place:
-    """One nginx before the node, and what it says of itself."""
+    """One nginx in front of the node, with its owner's status."""
 
     def __init__(self, work, node, coder, workers=1, core=0, connections=4096):
         self.node = node
@@ -127,7 +127,7 @@ class Place:
         self.server.close()
 
     def run(self, workload, seconds, first=0, core=driving.LOAD_CORE):
-        """A point, with where its answers came from."""
+        """Returns one sample with the origins of its responses."""
         file = self.work / f"{workload.name}.calls"
         workload.write(file, "gzip")
         before = self.lookups()
@@ -152,7 +152,7 @@ class Place:
 
 
 def workers(work, node, seconds):
-    """Wherever there is a core: wrk takes its share of them."""
+    """Measures several numbers of workers without pinning: wrk uses a part of the cores."""
     out = []
     for count in WORKERS:
         say(f"{count} workers")
@@ -175,7 +175,7 @@ def connections(work, node, seconds, most):
 
 
 def costs(work, node, seconds):
-    """CPU of a request by where its answer comes from: each place alone."""
+    """Measures the CPU time of a request by the origin of its response, one origin at a time."""
     say("what each place costs")
     found, keys = {}, 20_000
     with Place(work, node, stored(128, 256)) as place:
@@ -185,23 +185,23 @@ def costs(work, node, seconds):
         found["node"] = place.run(workload("cost-node", SMALL, 0), seconds)
     many = workload("cost-many", SMALL, keys)
     with Place(work, node, stored(1, 256)) as place:
-        filled(place, many, keys)
+        fill_all(place, many, keys)
         found["memory"] = place.run(many, seconds)
         status = place.status()["memory"]
         entry = status["bytes"] / max(1, status["entries"])
     with Place(work, node, stored(1, 1)) as place:
-        filled(place, many, keys)
-        # what is in its memory goes to its files
+        fill_all(place, many, keys)
+        # a restart moves the owner's memory to files
         place.nginx.restart()
         place.server.roots = [place.nginx.process.pid]
-        filled(place, many, keys)
+        fill_all(place, many, keys)
         found["store"] = place.run(many, seconds)
-    return {"places": found, "entry_bytes": entry, "costs": solved(found)}
+    return {"places": found, "entry_bytes": entry, "costs": solve_costs(found)}
 
 
-def solved(found):
-    """A run's answers come from one place for the most part, and from others for the
-    rest: what each costs is what makes all runs come out."""
+def solve_costs(found):
+    """Returns the cost per origin: responses of a run have mostly one origin, and the costs
+    are solve_costs so that all runs match."""
     cost = {place: point["cpu_us"] for place, point in found.items()}
     for _ in range(50):
         for place, point in found.items():
@@ -212,8 +212,8 @@ def solved(found):
     return cost
 
 
-def filled(place, workload, keys):
-    """Asks for all keys in turn until the node hears of hardly any."""
+def fill_all(place, workload, keys):
+    """Requests all keys in turn until hardly any request reaches the node."""
     rate = 4_000
     for _ in range(6):
         point = place.run(workload, max(1, round(keys / rate)))
@@ -224,7 +224,8 @@ def filled(place, workload, keys):
 
 
 def keys(work, node, seconds, warm, most, told):
-    """Zipf over more and more keys, from an empty cache, after some seconds of the same."""
+    """Measures Zipf's distribution over growing numbers of keys, from an empty cache after a
+    warm-up."""
     out = []
     rooms = {name: mb * 2**20 / told["entry_bytes"] for name, mb in (("hot", HOT), ("memory", MEMORY))}
     for count in (c for c in KEYS if c <= most):
@@ -245,7 +246,7 @@ def keys(work, node, seconds, warm, most, told):
 
 
 def store(work, node, sizes, seconds):
-    """Entries of which each takes 150 KB, until the store is as large; then any of them."""
+    """Stores entries of 150 KB until the store has each size, and then requests any of them."""
     out, asked = [], 0
     with Place(work, node, stored(1, 64, "200g")) as place:
         for size in sizes:
@@ -268,7 +269,8 @@ def store(work, node, sizes, seconds):
 
 
 def fill(place, before, seconds):
-    """Twice each: what is asked for once stays in memory. How many requests there were."""
+    """Requests each key twice, because an entry is written to disk on its second request;
+    returns the number of requests."""
     one = workload("fill", LONG, 1, connections=16)
     file = place.work / "fill.calls"
     one.write(file, "gzip")
@@ -286,13 +288,13 @@ def resident(pid):
     return kb(pid)
 
 
-def extended(told, measured):
-    """What the model says of what was not measured."""
+def extrapolated(told, measured):
+    """Returns the model's values for configurations that were not measured."""
     out = []
     entry = told["entry_bytes"]
     for count in (10_000_000, 100_000_000):
         for hot_mb, memory_mb in ((16, 64), (128, 256), (1_024, 4_096)):
-            # a day of 2,000 requests a second
+            # one day with 2,000 requests per second
             requests = 2_000 * 86_400
             shares = model.shares(count, SKEW, hot_mb * 2**20 / entry, memory_mb * 2**20 / entry, requests)
             cpu = model.cost(shares, told["costs"])
@@ -312,7 +314,7 @@ def sizes(args):
 def by_keys(work, node, seconds, warm, most):
     told = costs(work, node, seconds)
     found = keys(work, node, seconds, warm, most, told)
-    return {"costs": told, "keys": found, "extended": extended(told, found)}
+    return {"costs": told, "keys": found, "extended": extrapolated(told, found)}
 
 
 def by_size(work, node, args, seconds, notes):

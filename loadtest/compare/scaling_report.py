@@ -1,4 +1,4 @@
-"""The scaling page: what was measured, the model beside it, and where it breaks."""
+"""The scaling page: measurements, the model, and its deviations."""
 
 import page
 import svg
@@ -122,7 +122,7 @@ def mb(row):
 
 
 def breaks(results):
-    """Where the model is off, said of the run itself."""
+    """Yields the deviations of the model in this run."""
     for r in results.get("keys", []):
         for name, found in (("CPU by measured shares", r["measured_shares_cpu_us"]), ("CPU", r["model_cpu_us"])):
             if abs(found / r["cpu_us"] - 1) > OFF:

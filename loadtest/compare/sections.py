@@ -1,5 +1,5 @@
-"""The sections that are more than a workload under wrk: fixed rates, long answers beside
-hot ones, many at once, witnesses, a head that moves."""
+"""Sections other than a workload under wrk: fixed rates, long responses with hot ones,
+concurrent clients, witnesses, a head that moves."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from driving import Failed
 from stack import LOAD_CORE
 from stages import Stage, attempt, coding_of, section
 
-# Erigon's experiment: so many blocks with transactions a second.
+# Rates of Erigon's experiment, in blocks with transactions per second.
 ERIGON = (2_000, 2_300)
 SHARES = (25, 50, 75)
 AUDIT_PAUSE = 0.1
@@ -29,7 +29,7 @@ LATENCY_MS = 300
 
 
 def rates(stage, workload, rate, title, seconds, name):
-    """Every row at a rate, with somebody who looks at answers meanwhile."""
+    """Measures each row at a rate, with an auditor that verifies responses meanwhile."""
     stage.say(title)
     samples = []
     for row in stage.rows:
@@ -56,7 +56,7 @@ def at_rate(stage, row, workload, rate, seconds):
 
 
 def large(stage, hot, bulk, rounds, seconds):
-    """Hot answers while one connection gets what nobody has asked for, 5 MB at a time."""
+    """Measures hot responses while one connection receives misses of 5 MB."""
 
     def beside(row, workload, seconds, turn):
         server, said = stage.servers[row.key], {}
@@ -86,7 +86,7 @@ def large(stage, hot, bulk, rounds, seconds):
 
 
 def herd(work, corpus, rows, rounds, clients, say, port=None):
-    """All want what nobody has, and the node takes its time."""
+    """Measures concurrent clients that request one uncached key from a slow node."""
     ground = workloads.unseen(work / "herd-pairs", corpus, port)
     ground.options = [*ground.options, "--latency-ms", str(LATENCY_MS)]
     workload = ground.workloads[0]
@@ -135,7 +135,8 @@ def at_once(stage, row, workload, clients, turn):
 
 
 def collected(peers, began, patience=30):
-    """When each had its answer, and how many had another's id."""
+    """Returns when each client received its response, and the number of responses with
+    another's id."""
     waiting = selectors.DefaultSelector()
     for number, peer in enumerate(peers):
         peer.setblocking(False)
@@ -199,7 +200,8 @@ def witnesses(work, size, rows, rounds, say):
 
 
 def one(stage, row, workload, wanted):
-    """From the request to the last byte, and how much the server grew for it."""
+    """Measures the time from the request to the last byte, and the growth of the server's
+    memory."""
     server = stage.servers[row.key]
     reset_peaks(server)
     before = server.resident_kb()
@@ -244,7 +246,8 @@ def peak_kb(server):
 
 
 class Chain(threading.Thread):
-    """Has the chain go on: a block each slot, and two replaced by three in every second."""
+    """Extends the chain by a block per slot, and replaces two blocks by three in every second
+    slot."""
 
     def __init__(self, port, slot_ms):
         super().__init__(daemon=True)
@@ -267,7 +270,7 @@ class Chain(threading.Thread):
 
 
 def moving(work, row, seconds, slot_ms, transactions, say):
-    """One row before a chain of its own, which does the same as all others'."""
+    """Measures one row with a chain of its own, which behaves like all others'."""
     ground = workloads.chain(transactions)
     with Stage(work, f"head-{row.key}", ground, [row], say, slot_ms=slot_ms) as stage:
         if not stage.rows:
@@ -280,7 +283,7 @@ def moving(work, row, seconds, slot_ms, transactions, say):
             server, node, workloads.audited(workload), coding, 0.05, slot_ms
         )
         file = stage.file(workload, row)
-        # warm, and only then is it measured
+        # the server is warm before it is measured
         attempt(lambda: driving.closed(server, workload, file, 2, core=LOAD_CORE), say, row)
         first = server.resident_kb()
         chain.start()

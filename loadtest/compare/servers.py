@@ -1,9 +1,9 @@
-"""What is compared: each a server of its own before the same node, as its documentation
-says that it is set best for this.
+"""Servers of the comparison: each in front of the same node, with the best settings of its
+documentation.
 
-One worker on one core. Where a server can keep what does not change, it is told to keep
-it for an hour if the node's answers never change here (`Stage.slot_ms` is 0), and for as
-long as it can be right if they do: a second where it can't know of a new head.
+Each has one worker on one core. A server that can store responses stores them for an hour if
+the node's responses never change (`Stage.slot_ms` is 0), and otherwise for as long as they are
+right: one second if it cannot know of a new head.
 """
 
 import re
@@ -24,7 +24,7 @@ OURS, THEIRS, CONTROL = "ours", "theirs", "control"
 
 @dataclass
 class Stage:
-    """Before what a server is put: the node, whose slots pass by themselves or not."""
+    """The node in front of which a server is started, with the duration of its slots."""
 
     work: Path
     port: int
@@ -42,16 +42,16 @@ class Row:
     name: str
     kind: str
     start: object
-    # why it can't be had here, or nothing
+    # the reason why the server is not available, or an empty list
     missing: object
     coding: str = "gzip"
-    # Whether answers may come from a cache: of calls, of GETs.
+    # Kinds of responses that the server may store: to calls, to GETs.
     keeps: str = ""
     told: str = ""
 
 
 class Server:
-    """A running one: where it is, what it takes, what it was told."""
+    """A running server: its address, its processes, and its configuration."""
 
     def __init__(self, row, process, config, pids):
         self.row, self.process, self.config = row, process, config
@@ -75,7 +75,7 @@ class Server:
 
 
 class Given:
-    """A server that somebody else runs: what it takes can't be told."""
+    """A server that the runner did not start: its resources are unknown."""
 
     roots = ()
     config = "not known: it was given by its address"
@@ -97,7 +97,7 @@ class Given:
 
 
 def family(pid):
-    """A process and all that it has started."""
+    """Returns a process and all of its descendants."""
     found = [pid]
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in children.read_text().split():
@@ -107,8 +107,7 @@ def family(pid):
 
 # --- nginx
 
-# In the order of docs/caching.md: what never changes, what may be replaced, what hangs on
-# the head.
+# In the order of docs/caching.md: immutable, unfinalized, and dependent on the head.
 def lifetimes(stage):
     if not stage.is_moving:
         return {"immutable": "1h", "unfinalized": "1h", "tip": "1h"}
@@ -134,11 +133,11 @@ def our_nginx(stage):
 
 
 def short(coder, stage):
-    """nginx's cache can't know of a new head, and so keeps nothing longer than a second; of
-    many that miss one asks."""
+    """Limits nginx's cache, which cannot know of a new head, to one second; of coalesced
+    misses one reaches the node."""
     valid = "1s" if stage.is_moving else "1h"
     lock = " proxy_cache_lock on; proxy_cache_use_stale updating;"
-    # a key, which is a batch here, has to have room in it
+    # the buffers must hold a key, which contains a batch here
     lock += " proxy_buffer_size 64k; proxy_busy_buffers_size 128k;"
     text = coder.directives.replace("proxy_cache_valid 200 1h;", f"proxy_cache_valid 200 {valid};")
     return replace(coder, directives=text + lock)

@@ -1,7 +1,7 @@
-"""Servers before one node, all of them up at once, and measured in turn.
+"""Servers in front of one node, all of them running, and measured in turn.
 
 Rounds are interleaved: each workload goes through all servers, each time beginning with
-another, before the next round comes; ratios are taken within a round.
+another one, before the next round; ratios are computed within a round.
 """
 
 import asking
@@ -12,12 +12,12 @@ from stack import LOAD_CORE, Node
 
 
 class Stage:
-    """A node and a server of each row. One that does not start is left out, and said."""
+    """A node and a server per row. A server that does not start is omitted and reported."""
 
     def __init__(self, work, name, ground, rows, say, slot_ms=0, core=0):
         self.work, self.say, self.rows = work / name, say, []
         self.work.mkdir(parents=True)
-        # nginx's worker may run as another user and has to reach its folders
+        # nginx's worker may run as another user and must reach its folders
         self.work.chmod(0o755)
         self.node = Node(self.work, ground.folders, LOAD_CORE, ground.options)
         self.servers, self.absent, self.files = {}, {}, {}
@@ -50,8 +50,7 @@ class Stage:
         return {key: text[-2000:] for key, text in said.items() if text}
 
     def file(self, workload, row):
-        """What wrk reads; a row asks for its coding where the workload is of coded
-        answers."""
+        """Returns the file for wrk, in the row's coding if the workload is compressed."""
         coding = coding_of(workload, row)
         key = workload.name, coding
         if key not in self.files:
@@ -60,7 +59,7 @@ class Stage:
         return self.files[key]
 
     def verify(self, workload):
-        """Of each row, what it answered rightly and wrongly before there is load."""
+        """Returns for each row the right and wrong responses before there is load."""
         found = {}
         for row in self.rows:
             server = self.servers[row.key]
@@ -69,11 +68,12 @@ class Stage:
             )
             found[row.key]["expected"] = checking.expected(found[row.key], workload)
             if found[row.key]["wrong"]:
-                self.say(f"{row.name}, {workload.name}: {said_of(found[row.key])}")
+                self.say(f"{row.name}, {workload.name}: {wrong_text(found[row.key])}")
         return found
 
     def closed(self, workload, rounds, seconds, warm=1, before=None):
-        """A section: everything of a workload. `before`: called around each point."""
+        """Returns a section with all results of a workload. `before` is called in place of
+        each measurement."""
         self.say(workload.title)
         verified = self.verify(workload)
         if warm:
@@ -109,7 +109,7 @@ def section(workload, verified, samples):
 
 
 def attempt(measured, say, row):
-    """A measurement, or why there is none: the others are to be had all the same."""
+    """Returns a measurement, or the reason of its failure, so that the others continue."""
     try:
         return measured()
     except (driving.Failed, OSError) as failed:
@@ -121,6 +121,6 @@ def coding_of(workload, row):
     return row.coding or "gzip" if workload.coding else ""
 
 
-def said_of(found):
+def wrong_text(found):
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found["kinds"].items()))
     return f"{found['wrong']} of {found['asked']} answers were wrong: {kinds}"

@@ -1,5 +1,5 @@
-"""Servers that somebody else runs, by their addresses: what they take can't be told, and they
-are asked about what their node has."""
+"""Servers that the runner does not start, by their addresses: their resources are unknown, and
+they receive calls about their node's data."""
 
 import argparse
 import subprocess
@@ -15,14 +15,14 @@ import workloads
 from servers import CONTROL, OURS, THEIRS, Given, Row
 from stages import attempt, section
 
-# Until they answer: they may be starting.
+# Maximum duration of their start in seconds.
 PATIENCE_SECONDS = 60
 SECTIONS = {"single": ("block-30", "block-246"), "mix": ("mix",), "batch": ("batch",),
             "identity": ("identity",), "ssz": ("ssz",)}
 
 
 def address(url):
-    """A server's address, and where it is for an `asking.Peer`."""
+    """Returns the URL of a server, and its address for an `asking.Peer`."""
     try:
         parts = urlsplit(url)
         usual = {"http": 80, "https": 443}[parts.scheme]
@@ -35,7 +35,7 @@ def address(url):
 
 
 def parse(text):
-    """NAME=URL,...: what there is to measure."""
+    """Parses NAME=URL,...: the servers to measure."""
     found = []
     for one in text.split(","):
         name, _, url = one.partition("=")
@@ -100,7 +100,7 @@ def closed(workload, rows, given, plan, work, say, node):
         workload.write(files[row.key], coding, server.place[3])
         found = checking.verify(server, workload, node, coding, moves=True)
         verified[row.key] = found | {"expected": checking.expected(found, workload)}
-    # the first seconds are of cold caches, and are thrown away
+    # the first round has cold caches, and is discarded
     for turn in range(-1, plan.rounds):
         for row in rows:
             seconds = 1 if turn < 0 else plan.seconds

@@ -1,4 +1,4 @@
-"""What the nodes have to answer, and the workloads over it."""
+"""Responses of the nodes, and the workloads with them."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ import calls
 from calls import Workload, compact
 from stack import ROOT
 
-# Bodies as Erigon's experiment asks for them (a block with its transactions), its first
-# transactions only, and a block's traces.
+# Lengths of the bodies of Erigon's experiment: a block with its first transactions only, and one
+# with all of them.
 SMALL, LARGE = 30_000, 246_000
 BULK = 5_000_000
 BLOCK = "eth_getBlockByNumber"
 TRACES = "trace_block"
-# What nobody has asked before: a method of its own each, since the node answers those by
-# the method alone. An uncle is a block, too.
+# Methods for keys that were never requested, one per length, because the node finds their
+# responses by the method alone. An uncle is a block, too.
 UNSEEN_SMALL, UNSEEN_LARGE, UNSEEN_BULK = (
     "eth_getUncleByBlockHashAndIndex", "eth_getBlockByHash", "debug_traceBlockByHash"
 )
@@ -27,7 +27,7 @@ SSZ_FIRST = "application/octet-stream;q=1,application/json;q=0.9"
 
 @dataclass
 class Ground:
-    """A node's options and folders, and what is asked of it."""
+    """A node's options and folders, and its workloads."""
 
     options: list
     folders: list
@@ -36,7 +36,7 @@ class Ground:
 
 
 def load(folder):
-    """All recorded pairs of a corpus."""
+    """Returns all recorded pairs of a corpus."""
     return [
         (str(file.relative_to(folder)), pair)
         for file in sorted(folder.rglob("*.json"))
@@ -65,8 +65,8 @@ def nearest(pairs, size):
 
 
 def shortened(pair, size, params):
-    """A recorded block with so many of its transactions as make this size. Asked for by a
-    number it has that number: an answer about another block is not kept."""
+    """Returns a recorded block with as many of its transactions as make this length. A call by
+    number changes the block's number too: a response about another block is not stored."""
     response = pair["response"]
     kept, total = [], 0
     for one in response["result"]["transactions"]:
@@ -82,8 +82,8 @@ def shortened(pair, size, params):
 
 
 def still(work, corpus):
-    """A node whose answers never change: recorded ones, or the sample of the replay node's
-    where there is no corpus."""
+    """Returns a node whose responses never change: recorded ones, or the sample of the replay
+    node if there is no corpus."""
     if not corpus.is_dir():
         return Ground([], [], source="sample")
     pairs = load(corpus)
@@ -118,7 +118,8 @@ def still(work, corpus):
 
 
 def sampled(port):
-    """The same workloads of a node that is asked what it has: the sample, or any other."""
+    """Returns the same workloads for a node whose data is discovered: the sample, or any
+    other."""
     with asking.Peer("127.0.0.1", port) as peer:
         return asked(peer)
 
@@ -166,7 +167,8 @@ def ssz(path):
 
 
 def unseen(work, corpus, port=None):
-    """A node that goes by the method alone, asked for what nobody has asked before."""
+    """Returns a node that finds responses by the method alone, and workloads of keys that were
+    never requested."""
     pairs = load(corpus) if corpus.is_dir() else sample(port)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     block = nearest(blocks, LARGE)
@@ -195,7 +197,7 @@ def named(pair, method):
 
 
 def bulk(pairs):
-    """Different recorded results in one array."""
+    """Returns one array of different recorded results."""
     found, total = [], 0
     for _, pair in sorted(pairs, key=lambda p: -len(compact(p[1]["response"]))):
         if isinstance(pair["response"], dict) and pair["response"].get("result"):
@@ -207,7 +209,7 @@ def bulk(pairs):
 
 
 def sample(port):
-    """Pairs of the replay node's sample, for where nothing was recorded."""
+    """Returns pairs of the replay node's sample, if nothing was recorded."""
     with asking.Peer("127.0.0.1", port) as peer:
         found = calls.discovered(peer)
         pairs = []
@@ -226,7 +228,7 @@ def witness(size):
 
 
 def chain(transactions):
-    """A chain that moves when it is told to: the same for every server."""
+    """Returns a node with a chain that changes on command, equal for each server."""
     return Ground(["--chain", "--chain-transactions", str(transactions), "--seed", "7"], [])
 
 
@@ -238,7 +240,7 @@ def following(port):
 
 
 def audited(workload):
-    """Calls that an auditor asks in turn: those about the head more often than by the mix."""
+    """Returns the calls of an auditor, with those about the head more often than in the mix."""
     light = [c for c in workload.calls if not c.name.startswith("debug_")]
     heads = [c for c in light if b"latest" in c.body or c.name == "eth_blockNumber"]
     return [one for pair in zip(light, heads * len(light), strict=False) for one in pair]

@@ -1,12 +1,10 @@
-"""A day of a simulated chain: 7,200 slots, with missed ones and
-reorganisations, behind nginx with sszip, and clients that poll, index and
-explore. How much the cache answers, what the node is spared, what had to go,
-and whether any answer was wrong.
+"""A day of a simulated chain behind nginx with sszip: 7,200 slots with missed ones and
+reorganisations, and clients that poll, index and explore. It reports the share of hits, the
+requests saved at the node, the evicted entries, and wrong responses.
 
-An answer is looked at again: what is about a final block must be what an honest
-node says of it, byte for byte; a head from the cache must never be lower than what
-the same client has seen before, unless the chain itself went back (a shorter
-branch) in that very moment.
+Responses are verified: one about a final block must equal the response of an honest node byte
+for byte; a head from the cache must never be lower than one that the same client has received
+before, unless the chain itself went back (to a shorter branch) at that time.
 """
 
 import argparse
@@ -29,10 +27,10 @@ from traffic import MIX, Traffic, body  # noqa: E402
 
 RESULTS = HERE.parent / "results"
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-# Of so many answers one is compared with the honest node's.
+# Of this number of responses one is compared with the honest node's.
 AUDIT = 8
-# What the chain did is known to its follower after an interval, and to who looks
-# here four times a slot. Seconds.
+# Seconds after which a change of the chain is known to its follower, which polls in intervals,
+# and to the watcher, which polls four times per slot.
 MOMENT = 2
 
 
@@ -41,8 +39,8 @@ def coder(arguments, port):
     return Coder(
         "sszip",
         "sszip on; sszip_cache on; sszip_cache_namespace day; "
-        # the head is followed: what hangs on it may live for a slot, what is
-        # not final yet until it is
+        # the head is followed: responses that depend on it are valid for a slot, and responses
+        # about unfinalized blocks until they are final
         f"sszip_cache_valid immutable 24h; sszip_cache_valid tip {slot}ms; "
         f"sszip_cache_valid unfinalized {96 * slot}ms; "
         f"sszip_cache_head http://127.0.0.1:{port} interval={max(100, slot // 12)}ms;",
@@ -53,8 +51,7 @@ def coder(arguments, port):
 
 
 class Client(threading.Thread):
-    """One client with a connection of its own, that asks one thing after the
-    other."""
+    """A client with a connection of its own, which sends one request after the other."""
 
     def __init__(self, day, number):
         super().__init__(daemon=True)
@@ -115,7 +112,7 @@ class Client(threading.Thread):
 
 
 def about(method, params, answer):
-    """The highest block that a call is about."""
+    """Returns the highest block that a call is about."""
     try:
         if method == "eth_getLogs":
             return int(params[0]["toBlock"], 16)
@@ -136,7 +133,7 @@ class Day:
         options += ["--chain-reorgs", str(arguments.reorgs), "--chain-missed", str(arguments.missed)]
         self.node = Node(work, [], core=None, options=[*options, "--threads", "2"])
         self.head = self.final = 0
-        # when the chain itself went back
+        # times at which the chain itself went back
         self.fell = []
         self.nginx = Nginx(work, "day", self.node.port, {"/": coder(arguments, self.node.port)}, core=None, workers=2)
 

@@ -1,4 +1,4 @@
-"""What clients of an RPC provider ask for, about a chain that moves on."""
+"""Traffic of an RPC provider's clients, about a chain that grows."""
 
 import json
 import random
@@ -6,8 +6,8 @@ import random
 ADDRESSES = [f"0x{n:040x}" for n in range(1, 400)]
 SELECTOR = "0x70a08231"
 
-# Out of a hundred requests. Wallets and dashboards poll the head; indexers read
-# each block as it comes, and its receipts and logs; explorers read old ones.
+# Shares of requests in percent. Wallets and dashboards poll the head; indexers read each new
+# block with its receipts and logs; explorers read old blocks.
 MIX = [
     (18, "head number"),
     (8, "latest block"),
@@ -29,24 +29,24 @@ class Traffic:
     def __init__(self, seed):
         self.dice = random.Random(seed)
         self.head, self.final = 0, 0
-        # transactions of blocks that were seen
+        # transactions of blocks that were received
         self.transactions = {}
 
     def next(self):
-        """A kind, and the call: method and params."""
+        """Returns a kind of request, and its method and params."""
         weights = [weight for weight, _ in MIX]
         (kind,) = self.dice.choices([kind for _, kind in MIX], weights)
         return kind, *self.call(kind)
 
     def recent(self):
-        """Blocks near the head, the newest most often."""
+        """Returns the number of a block near the head, the newest most often."""
         return max(self.head - min(int(self.dice.expovariate(1 / 4)), 200), 0)
 
     def old(self):
         return self.dice.randrange(max(self.final, 1))
 
     def address(self):
-        # a few contracts are what most ask about
+        # most requests are about a few contracts
         return ADDRESSES[min(int(self.dice.paretovariate(1.1)) - 1, len(ADDRESSES) - 1)]
 
     def call(self, kind):
@@ -90,7 +90,7 @@ class Traffic:
         return method, [self.dice.choice(hashes)]
 
     def learn(self, method, answer):
-        """Of answers, where transactions are to be had."""
+        """Records the transactions of a received block."""
         if method != "eth_getBlockByNumber" or not isinstance(answer.get("result"), dict):
             return
         block = answer["result"]

@@ -1,4 +1,4 @@
-"""The rows of the cache's suite, and how each of them is asked."""
+"""Rows of the cache suite, and the requests for each of them."""
 
 from dataclasses import dataclass, replace
 
@@ -6,18 +6,18 @@ from stack import Coder, sszip_coder
 
 FRESH, SAME, FILE = "a new id each", "one id", "GET of a file"
 VALID = " ".join(f"sszip_cache_valid {c} 1h;" for c in ("immutable", "unfinalized", "tip"))
-# Small enough that misses drive one another out.
+# Small enough for misses to evict one another.
 SMALL_TIER = "sszip_cache_memory 16m;"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A coder and what it is asked: one id over and over where it knows no
-    other way to a hit."""
+    """An encoder and its requests: with one id if only that leads to hits."""
 
     coder: Coder
     asks: str
-    # What a target names; of several such rows it means the cheapest one.
+    # Name in a target; of several rows with the same name the target means the one with the least
+    # CPU time.
     peer: str = ""
 
     @property
@@ -30,14 +30,15 @@ def identity(coder, name):
 
 
 def sszip_cache(name, methods=(), http=""):
-    """`methods`: those that the method table does not know."""
+    """Returns sszip with a cache. `methods` are methods that the method table does not
+    contain."""
     known = "".join(f" sszip_cache_valid {m} 1h;" for m in sorted(methods))
     coder = sszip_coder(None, name)
     directives = f"{coder.directives} sszip_cache on; {VALID}{known}"
     return replace(coder, directives=directives, http=http)
 
 
-# How a file leaves: which way is best depends on its size.
+# Ways to send a file: the best one depends on its length.
 READ, SENDFILE, NOPUSH = "", "sendfile on;", "sendfile on; tcp_nopush on;"
 WAYS = {READ: "", SENDFILE: ", sendfile", NOPUSH: ", sendfile, tcp_nopush"}
 OPEN_FILES = "open_file_cache max=1000; open_file_cache_valid 1h;"
@@ -59,7 +60,7 @@ def peer_name(name, more):
 
 
 def ways(make, name, asks, *among):
-    """Rows of each way, without and with nginx's cache of open files."""
+    """Returns rows for each way, without and with nginx's cache of open files."""
     return [
         Row(make(way, more), asks, peer_name(name, more))
         for more in ("", OPEN_FILES)
@@ -72,8 +73,8 @@ ZONE = (
     "keys_zone=answers:10m inactive=1h max_size=1g;"
 )
 KEPT = "proxy_cache answers; proxy_cache_methods POST; proxy_cache_valid 200 1h;"
-# The id is left out of the key, the node is asked under a number that nothing
-# else has, and that is replaced in each answer.
+# The id is not a part of the key; the node receives a number that occurs nowhere else, and
+# sub_filter replaces it in each response.
 STOOD_IN = "555000555"
 SPLIT = r"""map $request_body $call_before { "~^(.*?\"id\":)[0-9]+" $1; }
     map $request_body $call_id { "~\"id\":([0-9]+)" $1; }
@@ -109,7 +110,7 @@ def any_id(name, more="", coding=""):
 
 
 def gzip_rows(methods):
-    """A hit for a client that accepts gzip. The first one is ours."""
+    """Returns rows of hits for a client that accepts gzip. The first one is sszip's."""
     return [
         Row(sszip_cache("sszip", methods), FRESH),
         *ways(static, "static file", FILE, READ, NOPUSH),
@@ -136,7 +137,7 @@ def identity_rows(methods):
 
 
 def batch_rows(methods):
-    """The same server for both codings; each body is asked of both."""
+    """Returns rows for both codings of the same server; each body is requested in both."""
     coder = sszip_cache("sszip", methods)
     return [
         Row(replace(coder, name="gzip"), FRESH),
@@ -149,7 +150,7 @@ def miss_rows(methods):
     return [
         Row(off, FRESH),
         Row(on, FRESH),
-        # the coder of machines without ISA-L
+        # the encoder of machines without ISA-L
         Row(replace(off, name="cache off, without igzip", without_igzip=True), FRESH),
         Row(replace(on, name="cache on, without igzip", without_igzip=True), FRESH),
         Row(identity(off, "cache off, identity client"), FRESH),

@@ -1,4 +1,4 @@
-"""Asks for every body once per coder and refuses to measure a wrong answer."""
+"""Verifies the response to each body with each encoder before it is measured."""
 
 import gzip
 import json
@@ -12,18 +12,19 @@ class WrongAnswer(SystemExit):
 
 
 def exchange(port, path, body, accept):
-    """One POST over a fresh connection: head, decoded framing, wire bytes."""
+    """Sends one POST over a new connection; returns status, headers, content without framing,
+    and wire bytes."""
     return send(port, path, body.request.read_bytes(), accept)
 
 
 def send(port, path, request, accept, media=""):
-    """The same with bytes; without any it is a GET."""
+    """Sends a request of these bytes over a new connection; without bytes it is a GET."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
         return ask(peer, peer.makefile("rb"), path, request, accept, media)
 
 
 def ask(peer, stream, path, request, accept, media=""):
-    """The same over a connection that is there, and the file made of it."""
+    """Sends a request over an open connection, whose file is `stream`."""
     peer.sendall(written(peer.getpeername()[1], path, request, accept, media))
     status = int(stream.readline().split()[1])
     wire = len("HTTP/1.1 200 OK\r\n")
@@ -41,8 +42,8 @@ def ask(peer, stream, path, request, accept, media=""):
 
 
 def written(port, path, request, accept, media=""):
-    """The bytes of a request. The host that it names may be a part of a
-    cache's key: it is wrk's."""
+    """Returns the bytes of a request. Its host equals wrk's, because it may be a part of a
+    cache key."""
     head = (
         f"{'GET' if request is None else 'POST'} {path} HTTP/1.1\r\n"
         f"Host: 127.0.0.1:{port}\r\nAccept-Encoding: {accept}\r\n"
@@ -69,10 +70,10 @@ DECODERS = {"": bytes, "gzip": gzip.decompress, "br": brotli.decompress}
 
 
 def answer(port, path, body, coder, identity=None):
-    """Sizes of one answer, after it was decoded and compared.
+    """Returns the sizes of one response, after it was decompressed and compared.
 
-    `identity` is what pass-through sent; without it the body is compared as
-    JSON with the recording.
+    `identity` is the body of pass-through; without it the body is compared as JSON with the
+    recording.
     """
     where = f"{coder.name}, {body.name}"
     status, headers, content, wire = exchange(port, path, body, coder.accept)

@@ -1,4 +1,4 @@
-"""Envoys to measure, one for each row."""
+"""Envoy servers to measure, one for each row."""
 
 import json
 import os
@@ -25,14 +25,14 @@ _TYPE = "type.googleapis.com/envoy.extensions"
 
 @dataclass(frozen=True)
 class Row:
-    """What is before the router, and what a client of it gets."""
+    """Filters in front of the router, and the expected response."""
 
     name: str
     coding: str = ""
     accept: str = "gzip"
     filters: str = "[]"
     workers: int = 1
-    # They are kept by a daemon, which is told more than where.
+    # Whether a daemon stores the entries; `told` is an addition to its configuration.
     cached: bool = False
     told: str = ""
 
@@ -41,7 +41,8 @@ PLAIN = Row("no filter")
 
 
 def sszip(name="sszip", **settings):
-    """The filter with these settings; like the peers it leaves short answers alone."""
+    """Returns the filter with these settings; like the other servers it does not compress
+    short responses."""
     settings = {"types": "application/json", "min_length": 1000} | settings
     module = {
         "name": "sszip",
@@ -59,7 +60,7 @@ def sszip(name="sszip", **settings):
 
 
 def wasm(name="Wasm", **settings):
-    """The same in a sandbox, and with a daemon if it caches."""
+    """Returns the filter in a sandbox with these settings, with a daemon if it caches."""
     settings = {"types": "application/json", "min_length": 1000} | settings
     is_cached = "cache" in settings
     if is_cached:
@@ -153,15 +154,15 @@ def cluster(name, where):
 
 
 def address(where):
-    """A port, or a Unix socket's path."""
+    """Returns the address for a port, or for the path of a Unix socket."""
     if isinstance(where, int):
         return {"socket_address": {"address": "127.0.0.1", "port_value": where}}
     return {"pipe": {"path": str(where)}}
 
 
 class Envoy:
-    """One Envoy, on a port and a socket; load.measure wants of it what it wants of an
-    Nginx."""
+    """One Envoy, on a port and a socket, with the attributes of an Nginx that load.measure
+    uses."""
 
     owner = daemon = None
 
@@ -190,12 +191,12 @@ class Envoy:
                 stderr=out,
                 env={**os.environ, "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(prefix)},
             )
-        # taskset becomes it
+        # taskset executes it under the same process id
         self.worker = self.process.pid
         wait_for_port(self.port, self.process, self.log)
 
     def _keep(self, prefix, told):
-        """Starts a daemon that keeps its answers, and is accounted beside it."""
+        """Starts a daemon as the owner of the cache, whose resources are counted too."""
         socket = prefix / "cached.sock"
         settings = {"socket": socket, "path": prefix / "cached", "memory": "256m"}
         lines = (f'{name} = "{value}"\n' for name, value in settings.items())
@@ -223,13 +224,13 @@ class Envoy:
             stop(self.daemon)
 
     def complaints(self):
-        """What it logged at `warning` and above; it should be nothing of sszip's."""
+        """Returns the lines of the log at `warning` and above that concern sszip or an error."""
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if "[error]" in line or "sszip" in line)
 
 
 def resident(pid):
-    """KiB."""
+    """Returns the resident memory of a process in KiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0])
 

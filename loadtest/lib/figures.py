@@ -1,13 +1,13 @@
-"""Medians over rounds, ratios within a round, and what was right."""
+"""Medians over rounds, ratios within a round, and the correctness of responses."""
 
 from statistics import median
 
-# A mean answer under load that is so many times longer than before is not the same answer.
+# Maximum ratio of the mean length of responses under load to the verified length.
 LONGER = 1.5
 
 
 class Figures:
-    """The samples of a section."""
+    """Samples of a section."""
 
     def __init__(self, section):
         self.section = section
@@ -29,7 +29,8 @@ class Figures:
         return sum(one.get(value, 0) for one in self.by.get(key, {}).values())
 
     def ratio(self, key, other, value):
-        """Of the same rounds; nothing where one of the two has none."""
+        """Returns the median ratio within the same rounds; None if one of the two has no
+        value."""
         mine, theirs = self.by.get(key, {}), self.by.get(other, {})
         of = [
             mine[turn][value] / theirs[turn][value]
@@ -43,7 +44,7 @@ class Figures:
         return said[0] if said else ""
 
     def right(self, key):
-        """`yes`, or what was wrong: before the load, and under it."""
+        """Returns `yes`, or the errors before the load and under it."""
         said = []
         before = self.section["verified"].get(key)
         if before and before["wrong"]:
@@ -64,7 +65,7 @@ class Figures:
             said.append(f"{count} of {asked} under load: {', '.join(kinds)}")
         expected = before["expected"] if before else 0
         wire = self.mid(key, "wire")
-        # a few answers that wrk has seen in part count much among few
+        # among few responses, some that wrk has received in part count much
         enough = 8 * self.section["connections"] < (self.mid(key, "requests") or 0)
         if expected and enough and not before["wrong"] and wire > LONGER * expected:
             said.append(f"{wire:,.0f} bytes under load, {expected:,.0f} before")

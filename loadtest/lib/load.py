@@ -1,8 +1,7 @@
-"""Runs wrk and reads what the worker spent meanwhile.
+"""Runs wrk, and measures the CPU time of the worker meanwhile.
 
-wrk's closed loop tells requests per second; the worker's run time from
-schedstat tells CPU per request, which another tenant of the machine or a slow
-load generator cannot change.
+wrk's closed loop measures requests per second; the worker's run time in schedstat measures CPU
+time per request, which other tenants of the machine and a slow load generator do not change.
 """
 
 import json
@@ -15,12 +14,13 @@ from stack import LOAD_CORE, pinned
 
 HERE = Path(__file__).resolve().parent
 MARK = "BENCH "
-# More than this of the machine at work before a run spoils its numbers.
+# Maximum share of a busy machine before a run; above it the numbers are not reliable.
 QUIET_SHARE = 0.05
 
 
 def cpu_ns(pid):
-    """Run time of all threads of a process, its thread pool included."""
+    """Returns the run time of all threads of a process in nanoseconds, including its thread
+    pool."""
     total = 0
     for stat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         total += int(stat.read_text().split()[0])
@@ -28,12 +28,13 @@ def cpu_ns(pid):
 
 
 def process_ns(pid):
-    """The same with those threads that have ended: clock_getcpuclockid(3)."""
+    """Returns the run time of a process with its ended threads in nanoseconds:
+    clock_getcpuclockid(3)."""
     return time.clock_gettime_ns(~pid << 3 | 2)
 
 
 def machine_ticks():
-    """Busy, idle and stolen ticks of the whole machine."""
+    """Returns the busy, idle and stolen ticks of the whole machine."""
     fields = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
     user, nice, system, idle, iowait, irq, softirq, steal = map(int, fields)
     return user + nice + system + irq + softirq, idle + iowait, steal
@@ -46,7 +47,7 @@ def machine_share(before, after):
 
 
 def quiet_check(seconds=2):
-    """How busy the machine is while the benchmark itself does nothing."""
+    """Returns the load of the machine while the benchmark itself is idle."""
     before = machine_ticks()
     time.sleep(seconds)
     return machine_share(before, machine_ticks())
@@ -76,7 +77,7 @@ def wrk_environment(body, coder, pause_ms, keys):
 
 
 class Wrk:
-    """A wrk that may run beside another one."""
+    """A wrk process, which may run at the same time as another one."""
 
     def __init__(
         self,
@@ -112,7 +113,8 @@ class Wrk:
 
 
 def measure(nginx, body, coder, connections, seconds, expected, slack=0.02, keys=None):
-    """One point: requests per second, CPU per request, and whether to trust it."""
+    """Returns one sample: requests per second, CPU time per request, and facts about its
+    reliability."""
     owner = process_ns(nginx.owner) if nginx.owner else 0
     before, ticks = cpu_ns(nginx.worker), machine_ticks()
     result = Wrk(nginx.port, body, coder, connections, seconds, keys=keys).result()
@@ -135,11 +137,10 @@ def measure(nginx, body, coder, connections, seconds, expected, slack=0.02, keys
 
 
 def check_answers(result, body, coder, connections, expected, slack=0.02):
-    """The answers under load must be those that were verified before it.
+    """Checks that responses under load have the length that was verified before.
 
-    wrk sees only sizes, but the reason to look is a coder that gives up under
-    load and sends identity, which sizes show. Answers in flight at the end
-    and the framing of chunks leave a little room.
+    wrk sees only lengths, which show an encoder that stops under load and sends identity. The
+    tolerance covers responses in flight at the end, and the framing of chunks.
     """
     where = f"{coder.name}, {body.name}"
     if result["errors"]:

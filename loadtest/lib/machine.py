@@ -1,4 +1,4 @@
-"""What the numbers were measured on and with."""
+"""Description of the machine and the versions of a measurement."""
 
 import datetime
 import os
@@ -64,7 +64,8 @@ def describe(argv, versions=None):
 
 
 def missing_tools(suites):
-    """Every prerequisite of these that is absent, with what brings it."""
+    """Returns a line for each missing prerequisite of the suites, with the command that
+    installs it."""
     absent = []
     web = suites - {"ssz"}
     for path, remedy, needed in (

@@ -1,4 +1,4 @@
-"""One file of HTML, with nothing that lies elsewhere."""
+"""An HTML page in one file, without external resources."""
 
 import re
 from html import escape
@@ -60,12 +60,12 @@ def paragraph(text):
 
 
 def words(text):
-    """As in Markdown, names in backticks."""
+    """Converts text with names in backticks to HTML."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def links(of):
-    """To the parts of the page: name and title of each."""
+    """Returns links to the parts of the page, from their names and titles."""
     return "<nav>" + "".join(f'<a href="#{escape(n)}">{escape(t)}</a>' for n, t in of) + "</nav>"
 
 
@@ -74,7 +74,8 @@ def plots(of):
 
 
 def table(header, rows, ours=(), text=()):
-    """`rows`: lists of cells; `ours`: which are set off; `text`: columns that are words."""
+    """Renders a table. `rows` are lists of cells, `ours` are the numbers of highlighted rows,
+    `text` are the columns with words."""
     heads = (
         f"<th{' class=text' if n in text else ''}>{escape(str(cell))}</th>"
         for n, cell in enumerate(header)

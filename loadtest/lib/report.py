@@ -1,4 +1,4 @@
-"""What reports share: tables of Markdown, the machine, and whether it was quiet."""
+"""Functions that reports share: Markdown tables, the machine, and whether it was idle."""
 
 from statistics import median
 

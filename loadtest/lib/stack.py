@@ -1,8 +1,8 @@
-"""Starts and stops the replay node and nginx, one process per coder.
+"""Starts and stops the replay node and nginx, one process per encoder.
 
-Each coder has an nginx of its own, so that one coder's allocations cannot
-shape the heap of another; all of them run at once and idle while another is
-measured. Processes are ended by the handles kept here and by nothing else.
+Each encoder has an nginx of its own, so that the allocations of one do not affect the heap of
+another; all of them run at once, and are idle while another is measured. Processes are ended
+only by the handles kept here.
 """
 
 import json
@@ -34,10 +34,11 @@ START_SECONDS = 30
 
 @dataclass(frozen=True)
 class Coder:
-    """A row of the tables: the directives that make it, and what it answers.
+    """A row of the tables: directives of nginx, and the expected response.
 
-    `accept` is what Accept-Encoding says, `media` what Accept does. `handler` is where answers come from, `http` what is said outside of any
-    location; `@PREFIX@` stands for the server's own folder in all of them.
+    `accept` is the value of Accept-Encoding, `media` the value of Accept. `handler` is the
+    directive that makes responses, `http` the configuration outside of locations; `@PREFIX@`
+    stands for the server's own folder in all of them.
     """
 
     name: str
@@ -61,7 +62,7 @@ def gzip_coder(level):
 
 
 def sszip_coder(level, name=None):
-    """Level None leaves the directive out: what an operator gets by default."""
+    """Returns sszip with a level; None omits the directive, for the operator's default."""
     setting = "" if level is None else f"sszip_comp_level {level}; "
     return Coder(
         name or f"sszip {level}",
@@ -117,8 +118,7 @@ def stop(process):
 
 
 class Node:
-    """The replay node, on the core of the load generator, on TCP and on a Unix
-    socket."""
+    """The replay node, on the core of the load generator, on TCP and on a Unix socket."""
 
     def __init__(self, work, folders, core=LOAD_CORE, options=()):
         self.port = free_port()
@@ -142,8 +142,8 @@ class Node:
 
 
 class Nginx:
-    """One nginx, with one worker unless more are wanted; `upstream` is a port
-    or a Unix socket, `coders` maps a path to its coder. It listens on both."""
+    """One nginx with one worker by default, on a port and a Unix socket. `upstream` is a port
+    or a Unix socket, `coders` maps a path to its encoder."""
 
     def __init__(
         self, work, name, upstream, coders, core=WORKER_CORE, listen="", workers=1,
@@ -192,7 +192,7 @@ class Nginx:
         wait_for_port(self.port, self.process, self.log)
         try:
             self.worker = self._child("worker process")
-            # what holds the cache's store, where one was asked for
+            # the process that opens the cache's store, if there is one
             owned = "sszip_cache_path" in (self.prefix / "nginx.conf").read_text()
             self.owner = self._child("cache manager process") if owned else None
             if owned:
@@ -202,14 +202,14 @@ class Nginx:
             raise
 
     def restart(self):
-        """Another start of the same, on the same store."""
+        """Restarts nginx with the same configuration and store."""
         stop(self.process)
         self._start()
 
     @staticmethod
     def _environment(prefix, coders):
-        """The module looks igzip up by name at run time; a file of that name
-        that is no library, found first, makes it do without."""
+        """Returns the environment of nginx. The module loads igzip by name at run time; an
+        invalid file of that name, found first, makes it run without igzip."""
         if not any(c.without_igzip for c in coders.values()):
             return None
         (prefix / "libisal.so.2").write_text("no library\n")
@@ -227,7 +227,7 @@ class Nginx:
         raise SystemExit(f"nginx {pid} has no {title}\n{self.complaints()[-2000:]}")
 
     def owner_status(self):
-        """What the owner says of itself; None while it says nothing."""
+        """Returns the owner's status, or None if the owner does not respond."""
         with socket.socket(socket.AF_UNIX) as peer:
             peer.settimeout(START_SECONDS)
             try:
@@ -239,8 +239,8 @@ class Nginx:
         return json.loads(text.partition(b"\r\n\r\n")[2])
 
     def _wait_for_owner(self):
-        """Until every worker hears it, and on the core of the load: with two
-        cores the worker's is taken."""
+        """Waits until the owner has all workers as its processes, and moves it to the core of
+        the load, because one of two cores is the worker's."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             status = self.owner_status()
@@ -260,7 +260,7 @@ class Nginx:
         stop(self.process)
 
     def complaints(self):
-        """What nginx logged at `warn` and above; it should be nothing."""
+        """Returns the lines that nginx logged at `warn` and above; none is expected."""
         return self.log.read_text(errors="replace").strip()
 
 
@@ -269,7 +269,7 @@ def slug(name):
 
 
 def fill(template, **values):
-    """In the order of the values: what one brings may hold names of the next."""
+    """Replaces names by values in their order: a value may contain names of later ones."""
     for key, value in values.items():
         template = template.replace(f"@{key}@", value)
     return template

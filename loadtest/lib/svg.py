@@ -1,4 +1,4 @@
-"""Plots as SVG in a page: colours are the page's (light and dark), widths a phone's."""
+"""Plots as SVG for a page, in the page's colours (light and dark), readable on a phone."""
 
 import math
 from html import escape
@@ -10,7 +10,7 @@ LINES = ["var(--ours)", "var(--second)", "var(--third)", "var(--theirs)"]
 
 
 def short(value):
-    """Three figures, as people write them."""
+    """Returns a number with three digits."""
     if value == 0:
         return "0"
     if abs(value) >= 100:
@@ -19,7 +19,7 @@ def short(value):
 
 
 def bars(title, unit, items):
-    """`items`: name, value, kind, what is to be said behind the value."""
+    """Draws bars. `items` are name, value, kind, and a text after the value."""
     most = max((value for _, value, _, _ in items), default=0) or 1
     room = WIDTH - 86
     parts = []
@@ -46,7 +46,8 @@ def figure(title, unit, height, inside):
 
 
 def lines(title, x_unit, y_unit, series, log_x=True, log_y=False):
-    """`series`: name to points; one whose name ends with "model" is dashed."""
+    """Draws lines. `series` maps names to points; a line whose name ends with "model" is
+    dashed."""
     points = [p for of in series.values() for p in of]
     if not points:
         return ""
@@ -59,12 +60,12 @@ def lines(title, x_unit, y_unit, series, log_x=True, log_y=False):
         y = y_of(value)
         parts.append(
             f'<line x1="{left}" x2="{WIDTH - right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
-            f'<text x="{left - 4}" y="{y + 3:.1f}" class="tick" text-anchor="end">{spoken(value)}</text>'
+            f'<text x="{left - 4}" y="{y + 3:.1f}" class="tick" text-anchor="end">{si_text(value)}</text>'
         )
     for value in sorted({x for x, _ in points}):
         parts.append(
             f'<text x="{x_of(value):.1f}" y="{top + height + 14}" class="tick" '
-            f'text-anchor="middle">{spoken(value)}</text>'
+            f'text-anchor="middle">{si_text(value)}</text>'
         )
     legend = top + height + 32
     for number, (name, of) in enumerate(series.items()):
@@ -87,7 +88,7 @@ def lines(title, x_unit, y_unit, series, log_x=True, log_y=False):
     return figure(title, f"{y_unit}, by {x_unit}", legend + 16 * len(series) - 6, "".join(parts))
 
 
-def spoken(value):
+def si_text(value):
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"

@@ -1,6 +1,6 @@
-"""Processor time of what Lua calls: `sszip.get` beside a shared dict's `get`, `sszip.gzip`
-beside lua-zlib's deflate, in one worker, in turns, each a loop of calls that LuaJIT compiles.
-Writes a table of medians, and of ratios within a round."""
+"""Processor time of Lua functions: `sszip.get` in comparison with a shared dict's `get`, and
+`sszip.gzip` with lua-zlib's deflate, in one worker, in turn, each in a loop that LuaJIT
+compiles. Writes a table of medians, and of ratios within a round."""
 
 import argparse
 import json
@@ -22,7 +22,8 @@ SIZES = {"30 KB": 30_000, "300 KB": 300_000}
 
 
 def body(size):
-    """A block with its transactions, as nodes write them: generated, of random hashes."""
+    """Returns a block with its transactions in the notation of nodes, generated with random
+    hashes."""
     rand = random.Random(7)
 
     def digits(length):
@@ -62,7 +63,7 @@ def free_port():
 
 
 class Worker:
-    """nginx, with one worker that measures."""
+    """nginx with one worker, which measures."""
 
     def __init__(self, module, rounds):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-lua-"))
