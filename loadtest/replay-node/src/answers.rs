@@ -1,7 +1,7 @@
-//! The table of everything the node can answer: JSON-RPC answers by method
-//! and canonical params, and pages by path for GET.
+//! The table of recorded and generated responses: JSON-RPC responses by method and canonical
+//! params, pages of GET by path.
 //!
-//! Bodies are made once, at start. Answering a call copies the caller's id and
+//! Bodies are built once, at start. A response to a call copies the caller's id and nothing else.
 //! nothing else.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,18 +18,18 @@ use crate::payload::Payload;
 use crate::rpc::{Found, Source};
 use crate::witness::{Shape, Witness};
 
-/// One response body, and where the id stands in it.
+/// A response body, and the position of the id in it.
 #[derive(Debug)]
 pub struct Answer {
     whole: Bytes,
     id_start: usize,
     id_end: usize,
-    /// Neither result nor error was recorded: any other answer is better.
+    /// Whether neither a result nor an error was recorded; any other response replaces this one.
     void: bool,
     gzipped: OnceLock<Bytes>,
 }
 
-/// Why a response can't be replayed.
+/// Reason why a response can't be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     #[error("the response is not a JSON object")]
@@ -50,13 +50,13 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Keeps a member that is there but `null` apart from one that is absent.
+/// Distinguishes a member that is `null` from an absent one.
 pub fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
 impl Answer {
-    /// An answer from a response as it was recorded.
+    /// Parses a recorded response.
     pub fn from_response(json: &str) -> Result<Self, AnswerError> {
         let json = canonical::compact(json);
         // serde would read an array as a struct's members in order.
@@ -65,7 +65,7 @@ impl Answer {
         }
         let envelope: Envelope = serde_json::from_slice(&json)?;
         let id = envelope.id.ok_or(AnswerError::NoId)?.get();
-        // Both pointers are into `json`: their distance is the id's offset.
+        // Both pointers are into `json`: their difference is the offset of the id.
         let id_start = id.as_ptr() as usize - json.as_ptr() as usize;
         let id_end = id_start + id.len();
         let void = envelope.result.is_none() && envelope.error.is_none();
@@ -78,7 +78,7 @@ impl Answer {
         })
     }
 
-    /// An answer with a result of our own making.
+    /// Builds a response with a generated result.
     pub fn from_result(result: &impl Serialize) -> Result<Self, serde_json::Error> {
         let mut whole = br#"{"jsonrpc":"2.0","id":"#.to_vec();
         let id_start = whole.len();
@@ -96,7 +96,7 @@ impl Answer {
         })
     }
 
-    /// The body under the caller's id.
+    /// Returns the body with the caller's id.
     pub fn payload(&self, id: &str) -> Payload {
         if self.is_recorded_id(id) {
             return Payload::from(self.whole.clone());
@@ -108,7 +108,7 @@ impl Answer {
         payload
     }
 
-    /// The gzipped body under the caller's id; made once for the recorded id.
+    /// Returns the gzipped body with the caller's id; it is compressed once for the recorded id.
     pub fn gzipped(&self, id: &str) -> Bytes {
         if self.is_recorded_id(id) {
             let make = || Payload::from(self.whole.clone()).gzip();
@@ -123,7 +123,7 @@ impl Answer {
     }
 }
 
-/// The answers of one method.
+/// Responses of one method.
 #[derive(Debug, Default)]
 pub struct Method {
     by_params: HashMap<Box<[u8]>, Arc<Answer>>,
@@ -131,7 +131,7 @@ pub struct Method {
     calls: AtomicU64,
 }
 
-/// Everything the node can answer.
+/// All responses that the node can send.
 #[derive(Debug, Default)]
 pub struct Answers {
     methods: HashMap<Box<str>, Method>,
@@ -141,8 +141,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// With `lenient`, params that were not recorded get the first answer
-    /// recorded for their method.
+    /// Creates an empty table. With `lenient`, params that were not recorded receive the first
+    /// response that was recorded for their method.
     pub fn new(lenient: bool) -> Self {
         Self {
             lenient,
@@ -150,8 +150,8 @@ impl Answers {
         }
     }
 
-    /// Adds an answer. The first one recorded for a call stays, unless it is
-    /// void and this one is not.
+    /// Adds a response. The first one that was recorded for a call stays, unless it has neither
+    /// result nor error and this one has.
     pub fn insert(&mut self, method: &str, params: Option<&RawValue>, answer: Arc<Answer>) {
         let method = self.methods.entry(method.into()).or_default();
         if method.first.as_ref().is_none_or(|first| first.void) {
@@ -167,22 +167,22 @@ impl Answers {
         }
     }
 
-    /// Answers calls for witnesses that were not recorded, whatever their params.
+    /// Enables generated witnesses for calls that were not recorded, whatever their params.
     pub fn make_witnesses(&mut self, witness: Witness) {
         self.witness = Some(witness);
     }
 
-    /// What makes them.
+    /// Returns the generator of witnesses.
     pub fn witness(&self) -> Option<&Witness> {
         self.witness.as_ref()
     }
 
-    /// Adds the JSON of a page for GET; `path` starts with a slash.
+    /// Adds the JSON of a page of GET; `path` starts with a slash.
     pub fn insert_page(&mut self, path: String, json: &str) {
         self.page_mut(path).json = Some(canonical::compact(json).into());
     }
 
-    /// The page at a path, for what was recorded of it to be added.
+    /// Returns the page at a path, to add recorded representations and headers to it.
     pub fn page_mut(&mut self, path: String) -> &mut Page {
         self.pages.entry(path).or_default()
     }
@@ -197,7 +197,7 @@ impl Answers {
         self.pages.get(path)
     }
 
-    /// How often each method was called, methods without a call left out.
+    /// Returns the number of calls by method, without methods that were not called.
     pub fn calls(&self) -> BTreeMap<&str, u64> {
         let made = self.witness.iter().flat_map(Witness::calls);
         let count = |method: &Method| method.calls.load(Ordering::Relaxed);
@@ -209,8 +209,8 @@ impl Answers {
             .collect()
     }
 
-    /// Method, params and body size of every answer, pages as `GET path`,
-    /// sorted by size within a method.
+    /// Lists method, params and body size of every response, pages as `GET path`, sorted by size
+    /// within a method.
     pub fn list(&self) -> Vec<(String, String, usize)> {
         let mut rows = Vec::new();
         for (name, method) in &self.methods {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_is_replaced_where_it_stands() {
+    fn recorded_id_is_replaced_at_its_position() {
         let cases = [
             (
                 r#"{"jsonrpc":"2.0","id":1,"result":{"id":1}}"#,
@@ -285,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn the_recorded_id_needs_no_copy() {
+    fn body_is_not_copied_for_the_recorded_id() {
         let answer = Answer::from_response(r#"{"id":1,"result":true}"#).unwrap();
         assert_eq!(answer.payload("1").into_slices().len(), 1);
         assert_eq!(answer.payload("1.0").into_slices().len(), 3);
     }
 
     #[test]
-    fn responses_that_cannot_be_replayed_are_named() {
+    fn response_without_id_or_object_returns_an_error() {
         assert!(matches!(
             Answer::from_response(r#"{"result":1}"#),
             Err(AnswerError::NoId)
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_void_answer_yields_to_a_better_one() {
+    fn void_response_is_replaced_by_the_first_one_with_a_result() {
         let mut answers = Answers::new(true);
         for response in [
             r#"{"id":1,"jsonrpc":"2.0"}"#,

@@ -1,19 +1,19 @@
-//! JSON text without its accidents: `compact` drops the white space of a
-//! recording, `params_key` makes the key by which a call finds its answer.
+//! Canonical JSON text: `compact` removes the white space of a recording, `params_key` builds the
+//! key by which the response to a call is found.
 //!
-//! Both work on text. Numbers are never parsed, so that `1e3`, `1000` and
-//! 2^64 stay as the node or the caller spelled them.
+//! Both work on text. Numbers are never parsed, so that `1e3`, `1000` and 2^64 keep the notation
+//! of the node or the caller.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// Params nested deeper than this are only compacted, not sorted: hostile
-/// input must not decide how deep the recursion goes.
+/// Maximum nesting of params that are sorted; deeper ones are only compacted, since hostile input
+/// must not decide the depth of the recursion.
 const SORT_DEPTH: usize = 64;
 
-/// The key of absent params; `null` and `[]` mean the same to a node.
+/// Key of absent params; `null` and `[]` have the same meaning for a node.
 const NO_PARAMS: &[u8] = b"[]";
 
 /// Removes the white space outside strings from valid JSON.
@@ -38,8 +38,8 @@ pub fn compact(json: &str) -> Vec<u8> {
     out
 }
 
-/// The canonical text of `params`: no white space, object members sorted by
-/// name, strings with the fewest escapes.
+/// Returns the canonical text of `params`: no white space, object members sorted by name, strings
+/// with the fewest escapes.
 pub fn params_key(params: Option<&RawValue>) -> Cow<'_, [u8]> {
     let Some(params) = params else {
         return Cow::Borrowed(NO_PARAMS);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn compact_keeps_strings_and_spellings() {
+    fn compact_preserves_strings_and_number_notation() {
         let json = "{ \"a b\" : [ 1e3 ,\n\t-0.10 ] , \"q\\\" x\" : \"\\u0041 \\\\\" , \"e\":{ } }";
         let expected = "{\"a b\":[1e3,-0.10],\"q\\\" x\":\"\\u0041 \\\\\",\"e\":{}}";
         assert_eq!(String::from_utf8(compact(json)).unwrap(), expected);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn key_keeps_types_and_number_spellings_apart() {
+    fn keys_differ_by_type_and_number_notation() {
         let keys = [
             "[1]",
             "[1.0]",
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn absent_null_and_empty_params_are_one_key() {
+    fn absent_null_and_empty_params_have_the_same_key() {
         assert_eq!(params_key(None), key("[]").as_bytes());
         assert_eq!(key("null"), key("[ ]"));
     }
 
     #[test]
-    fn deep_nesting_ends() {
+    fn deeply_nested_params_are_compacted_without_sorting() {
         let deep = format!(
             "{}{{\"b\":1, \"a\":2}}{}",
             "[".repeat(5000),

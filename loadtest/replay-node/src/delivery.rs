@@ -1,4 +1,4 @@
-//! The body of a well-formed response: pieces, pauses, exact or unknown length.
+//! Body of a well-formed response: pieces, pauses, exact or unknown length.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,15 +15,14 @@ use crate::payload::Payload;
 use crate::stats::InFlight;
 use crate::witness::Pieces;
 
-/// A response body on its way out.
+/// A response body that is being sent.
 ///
-/// hyper sends a body of known length with `Content-Length` and any other
-/// chunked, one chunk a frame; to an HTTP/1.0 client it sends the latter up to
-/// the connection's close.
+/// hyper sends a body of known length with `Content-Length` and any other one chunked, one chunk
+/// per frame; to an HTTP/1.0 client it sends the latter up to the close of the connection.
 #[derive(Debug)]
 pub struct Delivery {
     slices: VecDeque<Bytes>,
-    /// What comes after the slices, made when it is sent.
+    /// Pieces that follow the slices, generated when they are sent.
     made: Option<Pieces>,
     remaining: usize,
     exact: bool,
@@ -34,8 +33,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Delivers `payload` in slices of at most `piece` bytes, each sent by
-    /// itself if there is a `pause` between them, even one of no length.
+    /// Delivers `payload` in slices of at most `piece` bytes, and flushes each one if there is a
+    /// `pause` between them, even one of length 0.
     pub fn new(
         payload: Payload,
         exact: bool,
@@ -45,7 +44,7 @@ impl Delivery {
     ) -> Self {
         let remaining = payload.len();
         let slices = match piece {
-            // Pieces keep their size across the places where slices meet.
+            // Pieces have their full size across the boundaries of slices.
             Some(_) => VecDeque::from([payload.joined()]),
             None => payload.into_slices().into(),
         };
@@ -61,7 +60,7 @@ impl Delivery {
         }
     }
 
-    /// Delivers what is made piece by piece.
+    /// Delivers pieces that are generated while they are sent.
     pub fn made(
         pieces: Pieces,
         exact: bool,
@@ -110,8 +109,7 @@ impl Body for Delivery {
         }
         let piece = self.next_piece();
         if self.remaining > 0 {
-            // A sleep of no length is pending once as well, which makes hyper
-            // flush the piece.
+            // A sleep of length 0 is pending once as well, and so hyper flushes the piece.
             self.waiting = self.pause.map(|pause| Box::pin(tokio::time::sleep(pause)));
         }
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))

@@ -1,5 +1,4 @@
-//! The Beacon API's `{"version": ..., "data": ...}`, as nodes write it in ways
-//! of their own.
+//! The Beacon API's `{"version": ..., "data": ...}`, with the deviations that nodes show.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +7,17 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// What a node says of a value's fork.
+/// Fork that a node reports for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Nothing,
-    /// What it is, but after the value.
+    /// The actual fork, after the value.
     Late,
-    /// This, whatever it is.
+    /// This name, whether or not it is correct.
     Fork(String),
 }
 
-/// The members of an object in their order.
+/// Members of an object, in their order.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -45,7 +44,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// An object with its `version` as it is said; `None`: it is no object.
+/// Returns the object with its `version` changed as `said` specifies, or `None` if `json` is not
+/// an object.
 pub fn with_version(json: &[u8], said: &Said) -> Option<Vec<u8>> {
     let Members(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_as_they_are_said() {
+    fn version_is_omitted_moved_or_replaced() {
         let json = r#"{"version":"electra","finalized":true,"data":[{"version":"1"}, 2]}"#;
         let without = r#""finalized":true,"data":[{"version":"1"}, 2]"#;
         for (said, expected) in [

@@ -1,6 +1,5 @@
-//! Responses that break HTTP's rules or their own promises. An HTTP library
-//! rightly refuses to send them, so they are written as bytes to the socket
-//! that the library hands back.
+//! Responses that violate HTTP or their own head. An HTTP library rightly refuses to send them,
+//! so they are written as bytes to the socket that the library returns.
 
 use std::io;
 use std::time::Duration;
@@ -15,31 +14,31 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::options::{Framing, Options};
 use crate::payload::Payload;
 
-/// How long a closed connection is read on, so that the bytes sent before the
-/// close are not lost to a reset.
+/// Time for which a closed connection is still read, so that the bytes sent before the close are
+/// not lost to a reset.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// One thing to do to the socket.
+/// One operation on the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Write(Bytes),
     Pause(Duration),
-    /// Send nothing more until the peer goes away.
+    /// Send nothing more until the peer closes the connection.
     Hang,
-    /// Close with a TCP reset; on a Unix socket an ordinary close.
+    /// Close with a TCP reset; on a Unix socket, with an ordinary close.
     Reset,
 }
 
-/// What to write past the HTTP library.
+/// Operations that are written past the HTTP library.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     steps: Vec<Step>,
-    /// The bytes of the body among those written.
+    /// Number of body bytes among the written ones.
     pub body_bytes: usize,
 }
 
 impl Plan {
-    /// The plan for a response that [`Options::is_raw`] says needs one.
+    /// Plans a response for which [`Options::is_raw`] is true.
     pub fn new(parts: &Parts, payload: Payload, client: Version, options: &Options) -> Self {
         let mut plan = Plan::default();
         if options.lost {
@@ -66,7 +65,7 @@ impl Plan {
         plan
     }
 
-    /// Adds the body up to where it is cut; true if it is not.
+    /// Adds the body up to its cut; returns whether it is not cut.
     fn body(&mut self, body: Bytes, framing: Framing, options: &Options) -> bool {
         let cut = options.cut.filter(|cut| *cut < body.len());
         let end = cut.unwrap_or(body.len());
@@ -81,8 +80,8 @@ impl Plan {
             if framing == Framing::Chunked {
                 self.write(format!("{size:x}\r\n").into());
             }
-            // A stall inside this piece splits it; a stall at the end of the
-            // body comes after its last byte.
+            // A stall within this piece splits it; a stall at the end of the body follows its
+            // last byte.
             let stop = (start + size).min(end);
             let split = stall.filter(|at| (start..stop).contains(at) || *at == end && stop == end);
             if let Some(at) = split {
@@ -113,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Carries the plan out and closes the connection.
+    /// Executes the plan and closes the connection.
     pub async fn run<S: Socket>(self, mut socket: S) -> io::Result<()> {
         for step in self.steps {
             match step {
@@ -127,15 +126,14 @@ impl Plan {
             }
         }
         socket.shutdown().await?;
-        // A peer that stays is left behind: the error of the time-out has no
-        // one to go to.
+        // A peer that does not close is abandoned: the time-out is not reported to anyone.
         tokio::time::timeout(LINGER, read_to_end(&mut socket))
             .await
             .unwrap_or(Ok(()))
     }
 }
 
-/// The status line and header fields, with the framing's own.
+/// Builds the status line and the headers, with those that belong to the framing.
 fn head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
     let version = match framing {
         Framing::Close10 => "HTTP/1.0",
@@ -165,30 +163,30 @@ fn head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
     head
 }
 
-/// Bytes that no reader takes for HTTP: no line end, no space, high bits set.
+/// Returns bytes that no parser accepts as HTTP: no line end, no space, high bits set.
 fn garbage(len: usize) -> Vec<u8> {
     (0..len)
         .map(|index| 0x80 | (index * 31 % 127) as u8)
         .collect()
 }
 
-/// The HTML that a proxy in front of a dead node would send.
+/// Returns the HTML that a proxy in front of a dead node would send.
 pub fn error_page(status: StatusCode) -> String {
     format!(
         "<html>\r\n<head><title>{status}</title></head>\r\n<body>\r\n<center><h1>{status}</h1></center>\r\n<hr><center>replay-node</center>\r\n</body>\r\n</html>\r\n"
     )
 }
 
-/// Reads and drops until the peer closes.
+/// Reads and discards bytes until the peer closes.
 async fn read_to_end<S: Socket>(socket: &mut S) -> io::Result<()> {
     let mut scratch = [0; 4096];
     while socket.read(&mut scratch).await? > 0 {}
     Ok(())
 }
 
-/// A socket that can be closed rudely.
+/// A socket that can be closed with a reset.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Closes so that the peer sees a reset where the transport has one.
+    /// Closes so that the peer receives a reset, if the transport has one.
     fn close_with_reset(self) -> io::Result<()>;
 }
 

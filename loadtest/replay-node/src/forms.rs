@@ -1,6 +1,5 @@
-//! The form of a page that was not recorded, made of the one that was by the
-//! walkers of sszip's core. What they make is no oracle: tests of the walkers
-//! bring both forms.
+//! Conversion of a recorded page to the format that was not recorded, by the walkers of sszip's
+//! core. The result is no oracle: tests of the walkers supply both formats.
 
 use hyper::header::HeaderValue;
 use sszip_core::ssz::{to_json, Error, Fork, Form as Enveloped, Preset, Schema, ToSsz, TypeId};
@@ -9,7 +8,7 @@ use sszip_core::transcode::route::{gives, Gives};
 use crate::answers::Answers;
 use crate::page::{Form, Page, CONSENSUS_VERSION};
 
-/// Which forms the Beacon API is served in.
+/// Formats in which the Beacon API is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Forms {
     /// JSON only
@@ -30,8 +29,8 @@ impl Forms {
     }
 }
 
-/// Leaves each page in these forms, and makes those that it has not. `warn`
-/// hears of pages that can't be had in them.
+/// Leaves each page in these formats, and converts it where one is missing. `warn` receives the
+/// pages that can't be converted.
 pub fn keep(answers: &mut Answers, forms: Forms, preset: Preset, warn: &mut dyn FnMut(String)) {
     for (path, page) in answers.pages_mut() {
         for form in [Form::Json, Form::Ssz] {
@@ -48,8 +47,7 @@ pub fn keep(answers: &mut Answers, forms: Forms, preset: Preset, warn: &mut dyn 
     }
 }
 
-/// Adds the other form of a page; a page of which there is only JSON stays as
-/// it is.
+/// Adds the other format of a page; a page that exists only as JSON is unchanged.
 fn make(path: &str, page: &mut Page, form: Form, preset: Preset) -> Result<(), String> {
     let Some(gives) = of_path(path) else {
         return Ok(());
@@ -102,7 +100,7 @@ fn ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error> {
     reader.end()
 }
 
-/// With what nodes say beside the value.
+/// Builds the JSON, with the envelope members that nodes add to the value.
 fn json(
     gives: Gives,
     fork: Fork,

@@ -1,4 +1,4 @@
-//! From a request to its answer: routes and options.
+//! Request handling: routes and options.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -25,20 +25,20 @@ use crate::respond::{respond, Answered, Content, HTML, JSON, TEXT};
 use crate::rpc::{self, Reply};
 use crate::stats::{InFlight, Stats};
 
-/// Options of one request, as an alternative to its query string.
+/// Header with the options of one request, as an alternative to its query string.
 const OPTIONS_HEADER: HeaderName = HeaderName::from_static("x-replay");
-/// The last that was taken at a path comes back below this.
+/// Prefix of the paths that return the last accepted publish of a path.
 const PUBLISHED: &str = "/published";
-/// The name of the options for what is published.
+/// Name of the options for publishes.
 const PUBLISH: &str = "publish";
 
-/// Request bodies above this are refused with 413.
+/// Maximum bytes of a request body; larger ones are refused with 413.
 const REQUEST_LIMIT: usize = 64 << 20;
 
-/// The body of any response.
+/// Body of any response.
 pub type Body = Either<Delivery, EventStream>;
 
-/// Where answers come from.
+/// Source of the responses.
 #[derive(Debug)]
 pub enum Source {
     Answers(Answers),
@@ -54,23 +54,23 @@ impl Source {
     }
 }
 
-/// Everything a request needs, shared by all connections.
+/// State that all connections share.
 #[derive(Debug)]
 pub struct Node {
     pub source: Source,
     pub stats: Arc<Stats>,
     pub publishes: Publishes,
     pub defaults: Options,
-    /// The defaults with a method's own options over them.
+    /// Options by method: the defaults, overridden by the method's own options.
     pub by_method: HashMap<String, Options>,
 }
 
-/// A response to be written past the HTTP library. It travels as the service's
-/// error, which makes hyper give up the connection without writing a byte.
+/// A response that is written past the HTTP library. It is returned as the service's error, which
+/// makes hyper give up the connection without writing a byte.
 #[derive(Clone, Debug)]
 pub struct RawResponse {
     pub plan: Plan,
-    /// Ends with the plan, not with the service call.
+    /// Dropped at the end of the plan, not of the service call.
     pub in_flight: Arc<InFlight>,
 }
 
@@ -82,8 +82,7 @@ impl fmt::Display for RawResponse {
 
 impl std::error::Error for RawResponse {}
 
-/// Answers one request. `upgraded` is set if the connection is a WebSocket
-/// from here on.
+/// Handles one request. `upgraded` is set if the connection is a WebSocket from then on.
 pub async fn handle(
     node: Arc<Node>,
     request: Request<Incoming>,
@@ -181,7 +180,7 @@ fn from_answers<'a>(
     let path = head.uri.path();
     match head.method {
         Method::POST if publishes::is_route(path) => match answers.page(path) {
-            // A question whose body says of what.
+            // A query whose parameters are in the body of the POST.
             Some(page) => {
                 node.stats.page();
                 Answered::new("GET", StatusCode::OK, Content::Page(page))
@@ -217,7 +216,7 @@ fn from_answers<'a>(
     }
 }
 
-/// Answers from the chain, or gives the events that are asked for.
+/// Responds from the chain, or returns the event stream that was requested.
 fn from_chain(
     node: &Node,
     simulation: &Simulation,
@@ -293,7 +292,7 @@ fn too_large(error: &dyn std::error::Error) -> Response<Body> {
 }
 
 fn no_page(path: &str) -> (StatusCode, Content<'static>) {
-    // geth answers an empty 200 to probes of its root.
+    // geth responds to probes of its root with an empty 200.
     if path == "/" {
         let nothing = Content::Rpc(Reply::Made(Payload::default()));
         return (StatusCode::OK, nothing);
@@ -302,7 +301,7 @@ fn no_page(path: &str) -> (StatusCode, Content<'static>) {
     (status, Content::error(status, "not found"))
 }
 
-/// What was taken last at a path, as it came.
+/// Returns the last accepted publish of a path, unchanged.
 fn published(node: &Node, path: &str) -> Response<Body> {
     let Some(last) = node.publishes.last(path) else {
         return plain(
@@ -321,7 +320,7 @@ fn published(node: &Node, path: &str) -> Response<Body> {
     response
 }
 
-/// The request's own options over those of the node.
+/// Applies the options of the request over the options of the node.
 fn layer(base: &Options, head: &request::Parts) -> Result<Options, OptionError> {
     let mut options = base.clone();
     let query = head.uri.query().unwrap_or_default();
@@ -336,7 +335,7 @@ fn layer(base: &Options, head: &request::Parts) -> Result<Options, OptionError> 
     Ok(options)
 }
 
-/// A response that is not part of the replay.
+/// Builds a response that is not part of the replay.
 fn plain(status: StatusCode, media_type: HeaderValue, text: String) -> Response<Body> {
     let delivery = Delivery::new(Payload::from(text), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));

@@ -1,6 +1,5 @@
-//! An Ethereum node's HTTP API replayed from recordings, or from a generated
-//! sample, or played by a simulated chain, for tests and load tests. See
-//! README.md.
+//! An Ethereum node's HTTP API, replayed from recordings, generated as a sample, or simulated as
+//! a chain, for tests and load tests. See README.md.
 
 mod answers;
 mod canonical;
@@ -44,7 +43,7 @@ use publishes::Publishes;
 use server::{Address, Listener};
 use witness::{Size, Witness};
 
-/// How long connections may finish their responses after a signal.
+/// Time for which connections may finish their responses after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Serves recorded JSON-RPC answers, or a generated sample of mainnet's.
@@ -130,7 +129,7 @@ struct Args {
 }
 
 impl Args {
-    /// The options of all responses, and those of single methods over them.
+    /// Returns the default options, and the options by method that override them.
     fn options(&self) -> Result<(Options, HashMap<String, Options>), OptionError> {
         let mut defaults = Options::default();
         if self.gzip {
@@ -286,7 +285,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
         if let Some(simulation) = &simulation {
             simulation.close();
         }
-        // Connections that are still busy then are cut off by the exit.
+        // The exit closes connections that are still busy by then.
         let _ = tokio::time::timeout(STOP_LIMIT, stop.closed()).await;
         Ok(())
     })

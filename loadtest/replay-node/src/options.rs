@@ -1,5 +1,5 @@
-//! How an answer is delivered: one grammar, `name=value&name=value`, for the
-//! flags, the query string and the `X-Replay` request header.
+//! Options of delivery: one grammar, `name=value&name=value`, for the flags, the query string and
+//! the `X-Replay` request header.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const LONGEST_WAIT_MS: u64 = 600_000;
 const MOST_GARBAGE: usize = 1 << 20;
 const MOST_OFFSET: i64 = 1 << 40;
 
-/// How the end of a response body is marked.
+/// Delimiter of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `Content-Length`.
@@ -29,18 +29,18 @@ pub enum Framing {
     Close10,
 }
 
-/// When a body is gzipped.
+/// Condition for gzipping a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gzip {
     Never,
-    /// When Accept-Encoding contains `gzip`: geth looks no closer, `gzip;q=0`
-    /// included.
+    /// If Accept-Encoding contains `gzip`: geth does not parse the rest, so `gzip;q=0` counts
+    /// too.
     Asked,
-    /// Whether asked or not.
+    /// Whatever the request accepts.
     Always,
 }
 
-/// The options of one response; `None` leaves it to the layer below.
+/// Options of one response; `None` leaves the value to the layer below.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub framing: Option<Framing>,
@@ -53,13 +53,13 @@ pub struct Options {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub echo: Vec<HeaderName>,
     pub newline: bool,
-    /// The form of a page, whatever is accepted.
+    /// Format of a page, whatever the request accepts.
     pub form: Option<Form>,
-    /// What `Eth-Consensus-Version` says, and the body's `version`.
+    /// Values of `Eth-Consensus-Version` and of the body's `version`.
     pub fork: Option<Said>,
     pub version: Option<Said>,
     pub corrupt: Option<usize>,
-    /// How large a witness is made.
+    /// Size of generated witnesses.
     pub witness: Option<Size>,
     pub refuse: Option<StatusCode>,
     pub truncate: Option<usize>,
@@ -70,11 +70,11 @@ pub struct Options {
     pub stall_for: Option<Duration>,
     pub length_off: Option<i64>,
     pub garbage: Option<usize>,
-    /// No answer: the connection ends instead.
+    /// Whether the connection ends without a response.
     pub lost: bool,
 }
 
-/// Why an option was not understood.
+/// Reason why an option is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("unknown option {0:?}")]
@@ -88,7 +88,7 @@ pub enum OptionError {
 }
 
 impl Options {
-    /// Reads options from text over those already set.
+    /// Parses options from text over those already set.
     pub fn apply(&mut self, text: &str) -> Result<(), OptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             match self.set(&name, &value) {
@@ -106,8 +106,8 @@ impl Options {
         Ok(())
     }
 
-    /// Like [`Options::apply`], for query strings that belong to the path
-    /// asked for: names that are none of ours are left alone.
+    /// Parses options like [`Options::apply`], but ignores unknown names, since query strings
+    /// also belong to the requested path.
     pub fn apply_known(&mut self, text: &str) -> Result<(), OptionError> {
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             self.set(&name, &value)
@@ -120,7 +120,7 @@ impl Options {
         Ok(())
     }
 
-    /// Sets one option; false if there is none of that name.
+    /// Sets one option; returns whether an option of that name exists.
     fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
         match name {
             "framing" => self.framing = Some(framing(value)?),
@@ -153,18 +153,18 @@ impl Options {
         Ok(true)
     }
 
-    /// Whether the body has other bytes than the answer, before its coding.
+    /// Whether the body differs from the recorded one before its content coding.
     pub fn changes_bytes(&self) -> bool {
         self.newline || self.version.is_some() || self.corrupt.is_some()
     }
 
-    /// Whether the body is another one than the answer's in any way.
+    /// Whether the body differs from the recorded one in any way.
     pub fn changes_body(&self) -> bool {
         self.changes_bytes() || self.truncate.is_some()
     }
 
-    /// Whether the answer breaks HTTP's rules or its promises, so that it has
-    /// to be written past the HTTP library.
+    /// Whether the response violates HTTP or its own head, so that it has to be written past the
+    /// HTTP library.
     pub fn is_raw(&self) -> bool {
         matches!(self.framing, Some(Framing::Close | Framing::Close10))
             || self.cut.is_some()
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_layers_win() {
+    fn later_options_override_earlier_ones() {
         let mut options = Options::default();
         options
             .apply("framing=chunked&piece=4096&pause_ms=5")
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_options_are_raw() {
+    fn options_that_violate_http_are_raw() {
         for text in [
             "framing=close",
             "framing=close10",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_option() {
+    fn invalid_option_is_named_in_the_error() {
         let bad = [
             "framing=http2",
             "piece=0",

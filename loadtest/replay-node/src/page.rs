@@ -1,5 +1,5 @@
-//! What GET is answered with at a path: a value as JSON, as SSZ, or as both,
-//! and the header fields that go with it.
+//! A page, the response to GET at a path: a value as JSON, as SSZ, or as both, and the headers
+//! that belong to it.
 
 use std::sync::OnceLock;
 
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use crate::payload::Payload;
 
-/// The fork that a value of the Beacon API is of.
+/// Header that names the fork of a value of the Beacon API.
 pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
 
-/// How a value is written.
+/// Format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Json,
@@ -28,7 +28,7 @@ impl Form {
         }
     }
 
-    /// The form that a media type names, whatever its parameters.
+    /// Returns the format that a media type names, whatever its parameters.
     pub fn of(media_type: &str) -> Option<Self> {
         let name = media_type.split(';').next().unwrap_or_default().trim();
         [Form::Json, Form::Ssz]
@@ -44,7 +44,7 @@ impl Form {
     }
 }
 
-/// One body of a page.
+/// One representation of a page.
 #[derive(Debug)]
 pub struct Representation {
     body: Bytes,
@@ -79,23 +79,22 @@ struct Versioned {
     version: String,
 }
 
-/// A page in the forms that there are of it.
+/// A page in the formats that exist for it.
 #[derive(Debug, Default)]
 pub struct Page {
     pub json: Option<Representation>,
     pub ssz: Option<Representation>,
-    /// As they were recorded; without any, the JSON's `version` is all that is
-    /// known.
+    /// Recorded headers; without any, only the JSON's `version` is known.
     fields: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
 impl Page {
-    /// Sets header fields that go with each form.
+    /// Sets the headers that are sent with each format.
     pub fn set_fields(&mut self, fields: Vec<(HeaderName, HeaderValue)>) {
         self.fields = Some(fields);
     }
 
-    /// Its header fields: those set, or the fork that its JSON says.
+    /// Returns the headers that were set, or the fork from the `version` of the JSON.
     pub fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
         match &self.fields {
             Some(fields) => fields.clone(),
@@ -110,8 +109,7 @@ impl Page {
         Some((CONSENSUS_VERSION, fork))
     }
 
-    /// Settles the header fields, so that they are not looked for with every
-    /// request.
+    /// Determines the headers once, so that requests don't search for them.
     pub fn settle(&mut self) {
         self.fields = Some(self.fields());
     }
@@ -130,14 +128,14 @@ impl Page {
         }
     }
 
-    /// The bytes that a request without Accept gets.
+    /// Returns the size in bytes of the response to a request without Accept.
     pub fn size(&self) -> usize {
         let any = self.json.as_ref().or(self.ssz.as_ref());
         any.map_or(0, |one| one.bytes().len())
     }
 
-    /// The form that a request accepts (RFC 9110, 12.5.1); `None`: it accepts
-    /// none that there is.
+    /// Returns the format that a request accepts (RFC 9110, 12.5.1), or `None` if it accepts no
+    /// available one.
     pub fn accepted(&self, headers: &HeaderMap) -> Option<Form> {
         let there = [Form::Json, Form::Ssz]
             .into_iter()
@@ -146,7 +144,7 @@ impl Page {
     }
 }
 
-/// Of these forms the one that a request accepts; without Accept the first.
+/// Selects the format that a request accepts; without Accept, the first of `there`.
 pub fn accepted(headers: &HeaderMap, mut there: impl Iterator<Item = Form>) -> Option<Form> {
     let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
     if lines.peek().is_none() {
@@ -161,12 +159,12 @@ pub fn accepted(headers: &HeaderMap, mut there: impl Iterator<Item = Form>) -> O
         .map(Range::read)
         .collect();
     let weighed = there.filter_map(|form| Some((weight(&ranges, form)?, form)));
-    // Of equals the one that is named first, and then the one that is there first.
+    // Among equal weights, the format that Accept names first, then the first available one.
     let best = weighed.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map(|(_, form)| form)
 }
 
-/// One range of an Accept.
+/// One media range of an Accept.
 struct Range<'a> {
     name: &'a str,
     thousandths: u32,
@@ -193,7 +191,7 @@ impl<'a> Range<'a> {
         }
     }
 
-    /// How closely it names a form; `None`: not at all.
+    /// Returns how specifically the range names a format, or `None` if it does not match.
     fn closeness(&self, form: Form) -> Option<u8> {
         match self.name {
             "*/*" => Some(0),
@@ -204,7 +202,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// What a form weighs, and how early it is named; `None`: it is refused.
+/// Returns the weight of a format and its position in the list, or `None` if it is refused.
 fn weight(ranges: &[Range<'_>], form: Form) -> Option<(u32, usize)> {
     let named = ranges.iter().rev().enumerate();
     let (earliness, range, _) = named
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_that_is_accepted() {
+    fn format_is_negotiated_by_accept() {
         use Form::{Json, Ssz};
         let (json, ssz) = ("application/json", "application/octet-stream");
         let preferred = "application/octet-stream;q=1.0,application/json;q=0.9";
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fork_that_the_json_says() {
+    fn fork_header_is_taken_from_the_json_unless_set() {
         let mut of = Page::default();
         assert!(of.fields().is_empty());
         of.json = Some(b"{\"data\":[],\"version\":\"electra\"}".to_vec().into());

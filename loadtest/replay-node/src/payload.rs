@@ -1,5 +1,5 @@
-//! A response body as a few shared slices, so that a 5 MB answer under
-//! another id is sent without being copied.
+//! A response body as a few shared slices, so that a 5 MB response with another id is sent
+//! without a copy.
 
 use std::io::Write;
 
@@ -7,11 +7,11 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 
-/// Bodies up to this size are joined into one slice: below it a copy is
-/// cheaper than another entry in the write vector.
+/// Maximum bytes of a body that is joined into one slice: up to there a copy is cheaper than
+/// another entry in the write vector.
 const JOIN_LIMIT: usize = 4096;
 
-/// The bytes of a response body.
+/// Bytes of a response body.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     slices: Vec<Bytes>,
@@ -23,7 +23,7 @@ impl Payload {
         self.len
     }
 
-    /// Adds `slice` at the end.
+    /// Appends `slice`.
     pub fn push(&mut self, slice: Bytes) {
         if !slice.is_empty() {
             self.len += slice.len();
@@ -31,13 +31,13 @@ impl Payload {
         }
     }
 
-    /// Adds the whole of `other` at the end.
+    /// Appends all slices of `other`.
     pub fn append(&mut self, other: Payload) {
         self.len += other.len;
         self.slices.extend(other.slices);
     }
 
-    /// Drops everything behind the first `len` bytes.
+    /// Drops all bytes after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         while self.len > len {
             let excess = self.len - len;
@@ -51,7 +51,7 @@ impl Payload {
         }
     }
 
-    /// The body as one slice.
+    /// Returns the body as one slice.
     pub fn joined(&self) -> Bytes {
         match self.slices.as_slice() {
             [] => Bytes::new(),
@@ -60,7 +60,7 @@ impl Payload {
         }
     }
 
-    /// The same body in few enough slices to be written at once.
+    /// Returns the body in few enough slices for one write.
     pub fn coalesced(self) -> Payload {
         if self.slices.len() > 1 && self.len <= JOIN_LIMIT || self.slices.len() > 16 {
             Payload::from(self.joined())
@@ -69,7 +69,7 @@ impl Payload {
         }
     }
 
-    /// The body as one gzip member, at geth's level.
+    /// Returns the body as one gzip member, at geth's level.
     pub fn gzip(&self) -> Bytes {
         let mut encoder = GzEncoder::new(Vec::with_capacity(self.len / 3), Compression::default());
         let written = self
@@ -77,7 +77,7 @@ impl Payload {
             .iter()
             .try_for_each(|slice| encoder.write_all(slice))
             .and_then(|()| encoder.finish());
-        // Writing into a Vec has no way to fail.
+        // A write into a Vec can't fail.
         written.map(Bytes::from).unwrap_or_default()
     }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn truncate_at_every_length() {
+    fn truncated_payload_has_the_first_bytes_at_every_length() {
         let whole = b"abcdefgh";
         for len in 0..=9 {
             let mut cut = payload(&["abc", "d", "", "efgh"]);

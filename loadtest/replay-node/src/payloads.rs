@@ -1,5 +1,5 @@
-//! Payloads that are submitted over REST for their witness (execution-apis #885, a
-//! draft): what is taken, and errors as that API has them.
+//! Payloads that are submitted over REST for their witness (execution-apis #885, a draft): which
+//! are accepted, and the errors of that API.
 
 use hyper::header;
 use hyper::http::request;
@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use crate::page::Form;
 use crate::publishes::text;
 
-/// The name of the options for them.
+/// Name of the options for these submissions.
 pub const NAME: &str = "payloads/witness";
-/// Below any path, as JSON-RPC is at any.
+/// Suffix of the path, below any prefix, since JSON-RPC accepts any path too.
 const ROUTE: &str = "/engine/v1/payloads/witness";
 const VERSION: &str = "eth-execution-version";
 
-/// An error of that API.
+/// Media type of that API's errors.
 pub const PROBLEM: header::HeaderValue =
     header::HeaderValue::from_static("application/problem+json");
 
@@ -23,8 +23,8 @@ pub fn is_route(path: &str) -> bool {
     path.ends_with(ROUTE)
 }
 
-/// The form of a payload, or why it is not taken: a status, and what its `type` ends in.
-/// The value itself is not looked at.
+/// Returns the format of a payload, or the reason of its refusal: a status, and the suffix of the
+/// error's `type`. The value itself is not parsed.
 pub fn read(head: &request::Parts, body: &[u8]) -> Result<Form, (StatusCode, &'static str)> {
     let unsupported = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type");
     match text(&head.headers, header::CONTENT_ENCODING) {
@@ -44,7 +44,7 @@ pub fn read(head: &request::Parts, body: &[u8]) -> Result<Form, (StatusCode, &'s
     }
 }
 
-/// What the `type` of an error of that status ends in.
+/// Returns the suffix of an error's `type` for a status.
 pub fn error_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         404 => "method-not-found",
@@ -58,7 +58,7 @@ pub fn error_type(status: StatusCode) -> &'static str {
     }
 }
 
-/// The body of an error.
+/// Builds the body of an error.
 pub fn problem(name: &str) -> String {
     serde_json::json!({ "type": format!("/engine-api/errors/{name}") }).to_string()
 }

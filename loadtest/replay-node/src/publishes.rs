@@ -1,5 +1,5 @@
-//! What is sent to the Beacon API to be published, or to the Engine API for its
-//! witness: whether it is taken, and how often the same came.
+//! Submissions to the Beacon API for publication, or to the Engine API for a witness: whether
+//! each is accepted, and how often the same bytes were submitted.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,21 +15,21 @@ use crate::forms::Forms;
 use crate::page::{Form, CONSENSUS_VERSION};
 use crate::payloads;
 
-/// Paths kept apart; further ones are counted together.
+/// Maximum number of paths that are counted separately; further ones are counted together.
 const PATHS: usize = 64;
 const OTHER_PATHS: &str = "(other)";
 
-/// What came to one path.
+/// Counters of one path.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counts {
     json: u64,
     ssz: u64,
-    /// Taken although the same bytes had been taken before.
+    /// Accepted although the same bytes had been accepted before.
     repeated: u64,
     refused: u64,
 }
 
-/// The last that was taken at a path.
+/// The last accepted submission of a path.
 #[derive(Clone, Debug)]
 pub struct Last {
     pub media_type: HeaderValue,
@@ -44,17 +44,17 @@ struct Taken {
     last: Option<Last>,
 }
 
-/// All that came.
+/// All submissions.
 #[derive(Debug)]
 pub struct Publishes {
     takes: Forms,
     taken: Mutex<BTreeMap<String, Taken>>,
 }
 
-/// What a publish is answered with: a status, and for an error its text, or type.
+/// Outcome of a submission: for a refused one, a status and the text or type of the error.
 pub type Verdict = Result<(), (StatusCode, &'static str)>;
 
-/// Whether a path is one of the Beacon API, or of a builder's.
+/// Whether a path belongs to the Beacon API or to a builder's API.
 pub fn is_route(path: &str) -> bool {
     let version = path
         .strip_prefix("/eth/v")
@@ -63,7 +63,7 @@ pub fn is_route(path: &str) -> bool {
 }
 
 impl Publishes {
-    /// A node that takes bodies in these forms.
+    /// Creates the record of a node that accepts bodies in these formats.
     pub fn new(takes: Forms) -> Self {
         Self {
             takes,
@@ -71,8 +71,8 @@ impl Publishes {
         }
     }
 
-    /// Takes a body, or says why not. One that is taken counts even if its
-    /// answer is lost.
+    /// Accepts a body, or returns the reason of its refusal. An accepted one is counted even if
+    /// its response is lost.
     pub fn take(&self, head: &request::Parts, body: &Bytes) -> Verdict {
         let form = match payloads::is_route(head.uri.path()) {
             true => payloads::read(head, body),
@@ -104,7 +104,7 @@ impl Publishes {
         }
     }
 
-    /// Counts one that is refused for no reason of its own.
+    /// Counts a submission that is refused by an option, whatever its content.
     pub fn refuse(&self, head: &request::Parts) {
         let mut all = self.all();
         let key = key(&all, head);
@@ -136,13 +136,13 @@ impl Publishes {
         Ok(form)
     }
 
-    /// The counts by path.
+    /// Returns the counters by path.
     pub fn counts(&self) -> BTreeMap<String, Counts> {
         let of = |(path, taken): (&String, &Taken)| (path.clone(), taken.counts.clone());
         self.all().iter().map(of).collect()
     }
 
-    /// The last that was taken at a path.
+    /// Returns the last accepted submission of a path.
     pub fn last(&self, path: &str) -> Option<Last> {
         self.all().get(path)?.last.clone()
     }

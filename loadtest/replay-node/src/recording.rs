@@ -1,11 +1,10 @@
-//! Reads recorded exchanges from folders.
+//! Parser of recorded exchanges in folders.
 //!
-//! Every `*.json` below a folder is read. A file in the rpc-tests format, an
-//! array of `{request, response}` objects or one such object, adds answers to
-//! calls; `request` and `response` may be batches. Any other JSON file is a
-//! page, answered to GET at its path below the folder without `.json`. What is
-//! beside it as `*.ssz` is the same page in SSZ, and `*.headers` the header
-//! fields of both. What can't be used is warned about by name and left out.
+//! Every `*.json` below a folder is read. A file in the rpc-tests format, an array of `{request,
+//! response}` objects or one such object, adds responses to calls; `request` and `response` may
+//! be batches. Any other JSON file is a page, served by GET at its path below the folder without
+//! `.json`. A `*.ssz` of the same name is the page in SSZ, a `*.headers` the headers of both. A
+//! warning names each part that can't be used, and the rest is loaded.
 
 use std::fs;
 use std::io;
@@ -18,10 +17,10 @@ use serde_json::value::RawValue;
 
 use crate::answers::{present, Answer, AnswerError, Answers};
 
-/// Folders nested deeper than this are taken for a loop of links.
+/// Maximum nesting of folders; deeper ones are assumed to be a loop of links.
 const DEPTH_LIMIT: usize = 16;
 
-/// Why one recorded exchange was left out.
+/// Reason why a recorded exchange was skipped.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
     #[error("the entry is not an object")]
@@ -53,8 +52,8 @@ struct Request<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Reads everything below `folder` into `answers`; `warn` hears what was left
-/// out. Fails only if the folder itself can't be read.
+/// Reads all files below `folder` into `answers`; `warn` receives the skipped ones. Fails only if
+/// the folder itself can't be read.
 pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) -> io::Result<()> {
     let mut files = Vec::new();
     for path in sorted_entries(folder)? {
@@ -80,8 +79,7 @@ pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) 
     Ok(())
 }
 
-/// Reads a file, which is a page whatever is in it, or its header fields, as the
-/// one at `path`.
+/// Reads a file as the page at `path`, whatever its content, or as the headers of that page.
 pub fn load_page(
     path: &str,
     file: &Path,
@@ -105,7 +103,7 @@ pub fn load_page(
     Ok(())
 }
 
-/// What a file holds, by its name.
+/// Kind of a file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Json,
@@ -122,7 +120,7 @@ fn kind(file: &Path) -> Option<Kind> {
     }
 }
 
-/// Header fields, `Name: value`, a line each.
+/// Parses headers, `Name: value`, one per line.
 fn fields(text: &str, warn: &mut dyn FnMut(String)) -> Vec<(HeaderName, HeaderValue)> {
     let mut fields = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -158,14 +156,15 @@ fn find_files(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut 
     }
 }
 
-/// `FOLDER/eth/v1/node/version.json` is answered at `/eth/v1/node/version`.
+/// Returns the path of a page: `FOLDER/eth/v1/node/version.json` is served at
+/// `/eth/v1/node/version`.
 fn page_path(folder: &Path, file: &Path) -> String {
     let below = file.strip_prefix(folder).unwrap_or(file);
     format!("/{}", below.with_extension("").display())
 }
 
 fn load_file(text: &str, path: &str, answers: &mut Answers, warn: &mut dyn FnMut(String)) {
-    // A byte order mark is no JSON, but some editors leave one.
+    // A byte order mark is not JSON, but some editors write one.
     let text = text.trim_start_matches('\u{feff}');
     let whole: &RawValue = match serde_json::from_str(text) {
         Ok(whole) => whole,
@@ -210,7 +209,7 @@ fn load_entry(text: &str, answers: &mut Answers) -> Result<(), EntryError> {
     }
     for (request, response) in requests.into_iter().zip(responses) {
         match load_pair(request, response, answers) {
-            // A batch may hold a bad member on purpose; the node answers it by
+            // A batch may contain an invalid member on purpose; the node responds to it by
             // itself.
             Ok(()) | Err(EntryError::NoMethod) => (),
             Err(error) => return Err(error),
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_shapes_are_read() {
+    fn single_objects_batches_and_byte_order_marks_are_read() {
         let pair = r#"{"request":{"method":"m","params":[1]},"response":{"id":1,"result":1},"test":{"id":"x"},"metadata":{}}"#;
         let batch = r#"{"request":[{"id":1},{"method":"m","params":[1]}],"response":[{"id":1,"error":{}},{"id":2,"result":1}]}"#;
         for text in [
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_a_page() {
+    fn json_that_is_not_a_recording_is_a_page() {
         for text in ["{ \"data\": [] }", "[{\"data\":1}]", "[ ]", "7"] {
             let (rows, warnings) = read(text);
             let size = text.replace(' ', "").len();
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_and_the_rest_kept() {
+    fn unusable_entry_is_named_in_a_warning_and_the_rest_is_loaded() {
         let good = r#"{"request":{"method":"m"},"response":{"id":1,"result":1}}"#;
         let cases = [
             ("{\"request\":", "not JSON"),

@@ -1,5 +1,5 @@
-//! From an answer and the options for it to the response: which form of it,
-//! its coding, its header fields, its framing.
+//! Conversion of an answer to the response that its options specify: format, content coding,
+//! headers, framing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::rpc::Reply;
 use crate::stats::InFlight;
 use crate::witness::{Shape, Witness};
 
-/// Repeats the Accept-Encoding that reached the node.
+/// Response header with the Accept-Encoding that reached the node.
 const SEEN_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("x-replay-accept-encoding");
-/// Goes before the name of a header field asked for with `echo`.
+/// Prefix of the response headers that return the request headers named by `echo`.
 const ECHO_PREFIX: &str = "x-replay-";
 
-/// A witness is made in pieces of this many bytes, unless others are asked for.
+/// Bytes of each piece of a generated witness, unless an option sets another size.
 const WITNESS_PIECE: usize = 256 << 10;
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -35,27 +35,27 @@ pub const HTML: HeaderValue = HeaderValue::from_static("text/html");
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const ABSENT: HeaderValue = HeaderValue::from_static("-");
 
-/// A body before its coding is chosen.
+/// A body before its content coding is chosen.
 pub enum Content<'a> {
     Rpc(Reply<'a>),
-    /// In the form that is accepted.
+    /// A page in the format that the request accepts.
     Page(&'a Page),
     Form(&'a Representation, Form),
-    /// What is to be published.
+    /// An accepted publish.
     Publish(&'a Bytes),
-    /// A payload over REST, whose witness is made.
+    /// A payload submitted over REST, for which a witness is generated.
     Submission(&'a Bytes, &'a Witness),
     Text(HeaderValue, String),
 }
 
 impl Content<'_> {
-    /// An error as the Beacon API has it.
+    /// Builds an error of the Beacon API.
     pub fn error(status: StatusCode, message: &str) -> Self {
         let json = serde_json::json!({"code": status.as_u16(), "message": message});
         Content::Text(JSON, json.to_string())
     }
 
-    /// An error as the Engine API has it over REST.
+    /// Builds an error of the Engine API over REST.
     pub fn problem(name: &str) -> Self {
         Content::Text(payloads::PROBLEM, payloads::problem(name))
     }
@@ -87,13 +87,13 @@ impl Content<'_> {
     }
 }
 
-/// An answer before it is delivered.
+/// A response before its delivery.
 pub struct Answered<'a> {
-    /// The name of the options for it.
+    /// Name of the options for the response.
     pub method: Cow<'a, str>,
     pub status: StatusCode,
     pub content: Content<'a>,
-    /// Header fields of its own.
+    /// Headers that only this response has.
     pub fields: Vec<(HeaderName, HeaderValue)>,
     pub hold: Option<Hold>,
 }
@@ -127,7 +127,7 @@ impl<'a> Answered<'a> {
         }
     }
 
-    /// With what the request and the options decide.
+    /// Applies the effects of the request and the options.
     fn resolved(self, node: &Node, head: &request::Parts, options: &Options) -> Self {
         let refused = options.error.or(options.refuse);
         let is_submission = matches!(self.content, Content::Submission(..));
@@ -192,7 +192,7 @@ impl<'a> Answered<'a> {
         }
     }
 
-    /// What `Eth-Consensus-Version` is to say instead.
+    /// Replaces `Eth-Consensus-Version` as `said` specifies.
     fn say_fork(&mut self, said: &Said) {
         self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
         if let Said::Fork(name) = said {
@@ -203,7 +203,7 @@ impl<'a> Answered<'a> {
     }
 }
 
-/// As large as is asked for.
+/// Returns the witness generator, with the size from the options if it is set.
 fn of_size<'a>(witness: Cow<'a, Witness>, options: &Options) -> Cow<'a, Witness> {
     match options.witness {
         Some(size) => Cow::Owned(witness.of_size(size)),
@@ -311,7 +311,7 @@ fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) 
     payload
 }
 
-/// With other bytes than the answer's, before they are coded.
+/// Applies the options that change the body before it is encoded.
 fn changed(mut payload: Payload, options: &Options) -> Payload {
     let version = options.version.as_ref();
     if let Some(said) = version.and_then(|v| envelope::with_version(&payload.joined(), v)) {
@@ -340,7 +340,7 @@ fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
     }
 }
 
-/// The request's field values under `name`, joined, or `-`.
+/// Returns the request's values of the header `name`, joined, or `-`.
 fn seen(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,5 +1,4 @@
-//! JSON-RPC 2.0 over whatever knows the answers, with the errors that geth
-//! gives.
+//! JSON-RPC 2.0 over any source of responses, with geth's errors.
 
 use std::borrow::Cow;
 
@@ -16,13 +15,13 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
-/// What geth gives for most things that go wrong.
+/// Code that geth uses for most errors.
 const SERVER_ERROR: i32 = -32000;
 
-/// The name under which options for batches are kept.
+/// Name of the options for batches.
 pub const BATCH: &str = "batch";
 
-/// An error of a call.
+/// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     code: i32,
@@ -39,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// Params that are not understood.
+    /// Creates the error for invalid params.
     pub fn params(message: &str) -> Self {
         Self::new(INVALID_PARAMS, message)
     }
@@ -56,34 +55,34 @@ impl Failure {
     }
 }
 
-/// What a call finds.
+/// Result of the search for a call's response.
 #[derive(Debug)]
 pub enum Found<'a> {
     Answer(&'a Answer),
-    /// A result made for this call, as JSON.
+    /// A result that was generated for this call, as JSON.
     Result(String),
-    /// A result made while it is sent.
+    /// A result that is generated while it is sent.
     Witness(&'a Witness, Shape),
     Failure(Failure),
     UnknownParams,
     UnknownMethod,
 }
 
-/// What knows the answers to calls.
+/// A source of responses to calls.
 pub trait Source {
-    /// Finds the answer to a call and counts it, unless the method is unknown.
+    /// Finds the response to a call, and counts the call unless the method is unknown.
     fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_>;
 }
 
-/// What a request body is answered with.
+/// The response to a request body.
 #[derive(Debug)]
 pub struct Exchange<'a> {
-    /// The method called, or [`BATCH`]; empty for a body that is no call.
+    /// The called method, or [`BATCH`]; empty for a body that is not a call.
     pub method: Cow<'a, str>,
     pub reply: Reply<'a>,
 }
 
-/// A reply, and whether it stands in the table as a whole.
+/// A reply: one from the table, or a generated one.
 #[derive(Debug)]
 pub enum Reply<'a> {
     Recorded {
@@ -141,7 +140,7 @@ struct Call<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// Answers a request body.
+/// Responds to a request body.
 pub fn answer<'a>(body: &'a [u8], answers: &'a impl Source, stats: &Stats) -> Exchange<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
         stats.invalid();
@@ -182,7 +181,7 @@ fn batch<'a>(text: &'a str, answers: &'a impl Source, stats: &Stats) -> Exchange
     }
 }
 
-/// Answers one call; a notification has no reply.
+/// Responds to one call; a notification has no response.
 fn one<'a>(
     text: &'a str,
     answers: &'a impl Source,
@@ -237,7 +236,7 @@ fn one<'a>(
     (method, Some(reply))
 }
 
-/// geth takes any scalar as an id, but neither objects nor arrays.
+/// Whether an id is an object or an array; geth accepts any scalar.
 fn is_container(id: &str) -> bool {
     id.starts_with(['{', '['])
 }
@@ -274,14 +273,14 @@ mod tests {
         answers
     }
 
-    fn ask(body: &str) -> String {
+    fn response_to(body: &str) -> String {
         let answers = table();
         let exchange = answer(body.as_bytes(), &answers, &Stats::default());
         String::from_utf8(exchange.reply.payload().joined().to_vec()).unwrap()
     }
 
     #[test]
-    fn calls_and_errors() {
+    fn call_receives_its_result_or_geths_error() {
         let cases = [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
@@ -334,14 +333,14 @@ mod tests {
             ),
         ];
         for (body, expected) in cases {
-            assert_eq!(ask(body), expected, "{body}");
+            assert_eq!(response_to(body), expected, "{body}");
         }
     }
 
-    /// Results and errors that are made for a call.
-    struct Made;
+    /// A source that generates results and errors.
+    struct GeneratingSource;
 
-    impl Source for Made {
+    impl Source for GeneratingSource {
         fn find(&self, method: &str, _: Option<&RawValue>) -> Found<'_> {
             match method {
                 "result" => Found::Result("[1]".to_owned()),
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_made() {
+    fn generated_result_and_error_have_the_calls_id() {
         let cases = [
             ("result", r#""result":[1]"#),
             ("failure", r#""error":{"code":-32000,"message":"no \"x\""}"#),
@@ -363,14 +362,14 @@ mod tests {
         ];
         for (method, expected) in cases {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1.0,"method":"{method}"}}"#);
-            let exchange = answer(body.as_bytes(), &Made, &Stats::default());
+            let exchange = answer(body.as_bytes(), &GeneratingSource, &Stats::default());
             let expected = format!(r#"{{"jsonrpc":"2.0","id":1.0,{expected}}}"#);
             assert_eq!(exchange.reply.payload().joined(), expected);
         }
     }
 
     #[test]
-    fn batches() {
+    fn batch_member_without_id_has_no_response_and_invalid_one_an_error() {
         let cases = [
             (
                 "[]",
@@ -383,7 +382,7 @@ mod tests {
             ),
         ];
         for (body, expected) in cases {
-            assert_eq!(ask(body), expected, "{body}");
+            assert_eq!(response_to(body), expected, "{body}");
         }
     }
 }

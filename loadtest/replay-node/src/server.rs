@@ -27,10 +27,10 @@ use crate::faults::Socket;
 use crate::handler::{self, Node, RawResponse, Source};
 use crate::stats::OpenConnection;
 
-/// How long accepting rests after an error such as too many open files.
+/// Time without accepts after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where to listen.
+/// Address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),
@@ -61,7 +61,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A bound socket. A Unix socket's file is removed when it is dropped.
+/// A bound socket. The file of a Unix socket is removed when the listener is dropped.
 #[derive(Debug)]
 pub enum Listener {
     Tcp(std::net::TcpListener),
@@ -85,7 +85,7 @@ impl Listener {
         }
     }
 
-    /// The address as bound, with the real port for port 0.
+    /// Returns the bound address, with the actual port for port 0.
     pub fn address(&self) -> io::Result<Address> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -97,25 +97,25 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
-            // The file may be gone already; nothing is left to do then.
+            // The file may have been removed already, which is no error.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Removes the socket file of a process that is gone.
+/// Removes the socket file of a process that has ended.
 fn remove_stale(path: &Path) {
     let is_socket = path
         .metadata()
         .is_ok_and(|meta| meta.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
-        // If it can't be removed, bind says so.
+        // If it can't be removed, bind fails and reports the error.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Starts `threads` workers. Connections end after their current response when
-/// `stop` turns true; the channel is closed when the last one has.
+/// Starts `threads` workers. Connections end after their current response when `stop` becomes
+/// true; the channel is closed when the last connection has ended.
 pub fn start(
     node: &Arc<Node>,
     listeners: &[Listener],
@@ -156,8 +156,8 @@ async fn accept_tcp(listener: TcpListener, node: Arc<Node>, mut stop: watch::Rec
         };
         match accepted {
             Ok((stream, _)) => {
-                // Without it small pieces wait for the peer's acknowledgement;
-                // a peer that is gone already is noticed when serving.
+                // Without it, small pieces wait for the peer's acknowledgement; an error for a
+                // peer that has closed is noticed when serving.
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve(stream, node.clone(), stop.clone()));
             }
@@ -188,12 +188,12 @@ async fn accept_failed(error: &io::Error) {
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     let _open = OpenConnection::new(node.stats.clone());
     let upgraded = Arc::new(AtomicBool::new(false));
     let (shared, becomes) = (node.clone(), upgraded.clone());
-    // Boxed because hyper hands the socket back only for futures that can move.
+    // Boxed because hyper returns the socket only for futures that are `Unpin`.
     let service = service_fn(move |request| {
         Box::pin(handler::handle(shared.clone(), request, becomes.clone()))
     });
@@ -220,8 +220,7 @@ async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<
     };
     if let Some(raw) = raw.cloned() {
         tokio::select! {
-            // A peer that goes away in the middle of a fault is what faults
-            // are for.
+            // Faults make peers close the connection: an error is expected.
             _ = raw.plan.run(socket) => (),
             _ = stop.wait_for(|stop| *stop) => (),
         }
@@ -234,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn address_is_parsed_and_displayed() {
         for (text, shown) in [
             ("127.0.0.1:0", "http://127.0.0.1:0"),
             ("[::1]:8545", "http://[::1]:8545"),

@@ -1,4 +1,4 @@
-//! What reached the node, for tests to assert on: `GET /stats`.
+//! Counters of requests, for the assertions of tests: `GET /stats`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,12 +8,13 @@ use serde::Serialize;
 
 use crate::publishes::Counts;
 
-/// Unknown method names kept apart; further ones are counted together.
+/// Maximum number of unknown method names that are counted separately; further ones are counted
+/// together.
 const UNKNOWN_NAMES: usize = 256;
 const OTHER_NAMES: &str = "(other)";
 
-/// Counters since the start. The requests for `/stats` and `/health` are not
-/// counted, their connections are.
+/// Counters since the start. Requests for `/stats` and `/health` are not counted, but their
+/// connections are.
 #[derive(Debug, Default)]
 pub struct Stats {
     requests: AtomicU64,
@@ -58,7 +59,7 @@ impl Stats {
         self.batches.fetch_add(1, Relaxed);
     }
 
-    /// A call that is no valid JSON-RPC request, a batch member included.
+    /// Counts a call or batch member that is not a valid JSON-RPC request.
     pub fn invalid(&self) {
         self.invalid.fetch_add(1, Relaxed);
     }
@@ -89,8 +90,7 @@ impl Stats {
         *unknown.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// The counters as JSON, with the calls of each method and what was
-    /// published at each path.
+    /// Returns the counters as JSON, with the calls by method and the submissions by path.
     pub fn to_json(
         &self,
         methods: BTreeMap<&str, u64>,
@@ -122,7 +122,7 @@ impl Stats {
     }
 }
 
-/// An open connection, until it is dropped.
+/// An open connection, counted until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<Stats>);
 
@@ -140,7 +140,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A request from its head to the last byte of its response, or to the end of
+/// A request that is in flight from its head to the last byte of its response, or to the end of
 /// the connection.
 #[derive(Debug)]
 pub struct InFlight(Arc<Stats>);
@@ -152,7 +152,7 @@ impl InFlight {
         Self(stats)
     }
 
-    /// Counts bytes of a response body given to the connection.
+    /// Counts bytes of a response body that were passed to the connection.
     pub fn sent(&self, bytes: usize) {
         self.0.bytes_out.fetch_add(bytes as u64, Relaxed);
     }

@@ -1,10 +1,10 @@
-//! How a chain begins and goes on, and how a node is not there.
+//! Options of the simulated chain: initial state, growth, unavailability.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest chain to begin with.
+/// Maximum number of the first head.
 const LONGEST: u64 = 100_000;
-/// The most transactions of a block.
+/// Maximum number of transactions of a block.
 const MOST_TRANSACTIONS: u64 = 10_000;
 
 /// Options of the simulated chain.
@@ -51,14 +51,14 @@ fn probability(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected 0 to 1".to_owned())
 }
 
-/// Whether and how a node is not there.
+/// Whether and how the node is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Down {
     #[default]
     No,
-    /// Every request gets a 503.
+    /// Every request receives a 503.
     Unavailable,
-    /// Every connection that brings a request is closed.
+    /// Every connection is closed when it sends a request.
     Closed,
 }
 

@@ -1,5 +1,5 @@
-//! The Beacon API's pages about the chain. A slot has one block or none;
-//! roots derive from the block's hash and are not those of the containers.
+//! Pages of the Beacon API about the chain. A slot has one block or none; roots derive from the
+//! block's hash and are not the hash tree roots of the containers.
 
 use serde_json::{json, Value};
 
@@ -11,7 +11,7 @@ use super::model::{self, Block, Finality, Index, EPOCH};
 use super::params;
 use super::view::{At, View};
 
-/// The fork of every block.
+/// Fork of every block.
 pub const FORK: &str = "deneb";
 
 /// A page of the Beacon API.
@@ -19,7 +19,7 @@ pub const FORK: &str = "deneb";
 pub struct Page {
     pub status: u16,
     pub body: Value,
-    /// Whether the fork belongs into `Eth-Consensus-Version`.
+    /// Whether `Eth-Consensus-Version` names the fork.
     pub versioned: bool,
 }
 
@@ -41,7 +41,7 @@ impl Page {
     }
 }
 
-/// The page at a path; `None` if no page has that path.
+/// Returns the page at a path, or `None` for an unknown path.
 pub fn page(view: &View<'_>, path: &str) -> Option<Page> {
     let parts: Vec<&str> = path.strip_prefix("/eth/")?.split('/').collect();
     let found = match parts[..] {
@@ -75,7 +75,7 @@ pub fn page(view: &View<'_>, path: &str) -> Option<Page> {
     Some(found.unwrap_or_else(|page| page))
 }
 
-/// The block that an id of a block or a state names.
+/// Returns the block that the id of a block or a state refers to.
 fn block_at(view: &View<'_>, id: &str) -> Result<Index, Page> {
     let not_found = || Page::error(404, "NOT_FOUND: beacon block not found");
     let found = match id {
@@ -89,7 +89,7 @@ fn block_at(view: &View<'_>, id: &str) -> Result<Index, Page> {
             .and_then(|finality| view.canonical(finality.safe)),
         id if id.starts_with("0x") => {
             let root = params::fixed(&json!(id)).map_err(|_| invalid(id))?;
-            // A block's root and its state's are taken for either.
+            // The root of a block and the root of its state are accepted for both.
             view.by_root(&root)
         }
         id => {
@@ -177,7 +177,7 @@ fn header(view: &View<'_>, at: Index) -> Value {
     envelope(view, at, data)
 }
 
-/// The members that a block and its header share.
+/// Returns the members that a block and its header share.
 fn beacon_block(view: &View<'_>, block: &Block) -> Value {
     let parent = block.parent.map(|parent| view.chain.block(parent).root);
     let proposer = dice("proposer", &[&block.hash.0]).below(1_000_000);
@@ -193,12 +193,12 @@ fn signature(block: &Block) -> Fixed<96> {
     dice("signature", &[&block.hash.0]).fixed()
 }
 
-/// The checkpoints of the state after a block. A checkpoint has the block
-/// that is final here, even one in the middle of its epoch.
+/// Returns the checkpoints of the state after a block. A checkpoint refers to the finalized
+/// block, even one in the middle of an epoch.
 fn checkpoints(view: &View<'_>, at: Index) -> Value {
     let number = view.chain.block(at).number;
     let known = match view.finality {
-        // No state knows of what became final after it.
+        // A state does not contain later finality.
         Some(_) if number < view.head().number => view.chain.finality_at(number),
         Some(finality) => finality,
         None => Finality::default(),
@@ -211,7 +211,7 @@ fn checkpoints(view: &View<'_>, at: Index) -> Value {
     })
 }
 
-/// A checkpoint; before anything is final it is epoch 0 and a root of zeros.
+/// Builds a checkpoint; before any block is finalized, it is epoch 0 with a root of zeros.
 fn checkpoint(view: &View<'_>, number: u64) -> Value {
     let block = Some(number)
         .filter(|number| *number > 0)
@@ -254,7 +254,7 @@ fn signed_block(view: &View<'_>, at: Index) -> Value {
 fn payload(view: &View<'_>, at: Index) -> Value {
     let block = view.block(At::Block(at));
     let header = &block.header;
-    // The sample has no raw transactions: their hash and input stand in.
+    // The sample has no raw transactions: hash and input are used instead.
     let transactions = block.transactions.iter().map(|transaction| {
         let raw = [&[2][..], &transaction.hash.0, &transaction.input.0].concat();
         prefixed(&raw)

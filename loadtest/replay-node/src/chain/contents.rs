@@ -1,6 +1,6 @@
-//! What is in a block and in the state after it, derived from hashes each
-//! time it is asked for. The shapes are those of the sample; every value
-//! depends on the block's hash, so that no two branches agree on any.
+//! Contents of a block and of the state after it, derived from hashes at every request. Their
+//! shapes equal the sample's; every value depends on the block's hash, so that two branches have
+//! no value in common.
 
 use serde_json::{json, Value};
 
@@ -13,10 +13,10 @@ use super::digest::{dice, digest};
 use super::model::{self, Chain, Genesis};
 
 pub const SECONDS_PER_SLOT: u64 = 12;
-/// The base fee that transactions are priced for, wherever they end up.
+/// Base fee for which transactions are priced, whichever block includes them.
 const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 
-/// Derives contents for one chain.
+/// Generator of the contents of one chain.
 #[derive(Debug)]
 pub struct Contents {
     world: World,
@@ -32,7 +32,7 @@ impl Contents {
         }
     }
 
-    /// A block with its transactions and receipts.
+    /// Returns a block with its transactions and receipts.
     pub fn block(&self, chain: &Chain, block: &model::Block) -> Block {
         let parent = block.parent.map(|parent| chain.block(parent));
         let parent_hash = parent.map_or_else(Word::default, |parent| parent.hash);
@@ -46,7 +46,7 @@ impl Contents {
         made
     }
 
-    /// The block that would come next, of the transactions that wait.
+    /// Returns the pending block: the next one, with the transactions of the pool.
     pub fn pending(&self, chain: &Chain, head: &model::Block) -> Block {
         let (hash, slot) = (pending_hash(head), head.slot + 1);
         let mut made = self.make(hash, head.number + 1, slot, chain.pool());
@@ -77,7 +77,7 @@ impl Contents {
         Block::around(&self.world, &mut dice, &place, placed)
     }
 
-    /// A transaction at a place; only the place depends on the block.
+    /// Builds a transaction at a position in a block; only the position depends on the block.
     fn transaction(&self, hash: &Word, block: Word, number: u64, index: u64) -> Transaction {
         let mut dice = dice("transaction", &[&hash.0]);
         let mut made = sample::transaction(
@@ -98,7 +98,7 @@ impl Contents {
         made
     }
 
-    /// A transaction that is in no block, as geth shows it.
+    /// Returns a transaction that no block includes, as geth shows it.
     pub fn waiting(&self, hash: &Word) -> Value {
         let transaction = self.transaction(hash, Word::default(), 0, 0);
         let mut shown = json!(transaction);
@@ -108,19 +108,19 @@ impl Contents {
         shown
     }
 
-    /// The call traces of a block's transactions.
+    /// Returns the call traces of a block's transactions.
     pub fn traces(&self, block: &Block) -> Vec<TransactionTrace> {
         let mut dice = dice("traces", &[&block.header.hash.0]);
         traces::of_block(&self.world, &mut dice, block)
     }
 }
 
-/// The hash that the state of the pending block derives from.
+/// Returns the hash from which the state of the pending block derives.
 pub fn pending_hash(head: &model::Block) -> Word {
     digest("pending", &[&head.hash.0])
 }
 
-/// A header as `newHeads` shows it.
+/// Returns a header in the format of `newHeads`.
 pub fn header(block: &Block) -> Value {
     let mut header = json!(block.header);
     header["transactionsRoot"] = json!(block.transactions_root);
@@ -128,22 +128,22 @@ pub fn header(block: &Block) -> Value {
     header
 }
 
-/// The base fee of the block with this hash, in wei.
+/// Returns the base fee of the block with this hash, in wei.
 pub fn base_fee(hash: &Word) -> u64 {
     dice("base fee", &[&hash.0]).between(8_000_000_000, 30_000_000_000)
 }
 
-/// The base fee of blobs, in wei.
+/// Returns the base fee of blobs, in wei.
 pub fn blob_base_fee(hash: &Word) -> u64 {
     dice("blob base fee", &[&hash.0]).between(1, 1_000_000_000)
 }
 
-/// One account in eight was never used; it has no code either.
+/// Whether an account was never used, as one in eight; it has no code either.
 fn is_unused(address: &Address) -> bool {
     address.0[19].is_multiple_of(8)
 }
 
-/// An account's balance after a block, in wei.
+/// Returns an account's balance after a block, in wei.
 pub fn balance(block: &Word, address: &Address) -> u128 {
     match is_unused(address) {
         true => 0,
@@ -151,7 +151,7 @@ pub fn balance(block: &Word, address: &Address) -> u128 {
     }
 }
 
-/// An account's transaction count after a block.
+/// Returns an account's transaction count after a block.
 pub fn nonce(block: &Word, address: &Address) -> u64 {
     match is_unused(address) {
         true => 0,
@@ -159,8 +159,8 @@ pub fn nonce(block: &Word, address: &Address) -> u64 {
     }
 }
 
-/// An account's code after a block: none for one in two. No real code changes
-/// with each block, as its last 32 bytes do here.
+/// Returns an account's code after a block: empty for one account in two. Unlike real code, its
+/// last 32 bytes change with each block.
 pub fn code(block: &Word, address: &Address) -> Vec<u8> {
     if address.0[19].is_multiple_of(2) {
         return Vec::new();
@@ -172,7 +172,7 @@ pub fn code(block: &Word, address: &Address) -> Vec<u8> {
     code
 }
 
-/// A storage word after a block; one slot in four is empty.
+/// Returns a storage word after a block; one slot in four is empty.
 pub fn storage(block: &Word, address: &Address, slot: &Word) -> Word {
     match slot.0[31] % 4 {
         3 => Word::default(),
@@ -180,7 +180,7 @@ pub fn storage(block: &Word, address: &Address, slot: &Word) -> Word {
     }
 }
 
-/// What a call returns in a block's state: one to four words.
+/// Returns the result of a call in a block's state: one to four words.
 pub fn call_result(block: &Word, call: &[u8]) -> String {
     let mut dice = dice("call", &[&block.0, call]);
     let words = dice.between(1, 4) as usize;

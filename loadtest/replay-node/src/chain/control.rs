@@ -1,4 +1,4 @@
-//! `/chain`: what tests do to the chain and to the node in front of it.
+//! `/chain`: commands by which tests change the chain and the behaviour of its node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::model::{Chain, ChainError, Genesis, Index};
 use super::params;
 use super::{Down, State};
 
-/// The most blocks that one command adds, or slots that it lets pass.
+/// Maximum number of blocks or missed slots that one command adds.
 const MOST_BLOCKS: u64 = 100_000;
 const LONGEST_HOLD_MS: u64 = 600_000;
 
-/// Reads one command, or an array of them.
+/// Parses one command, or an array of commands.
 pub fn read(body: &[u8]) -> Result<Vec<Command>, serde_json::Error> {
     match serde_json::from_slice(body)? {
         commands @ Value::Array(_) => serde_json::from_value(commands),
@@ -25,46 +25,46 @@ pub fn read(body: &[u8]) -> Result<Vec<Command>, serde_json::Error> {
     }
 }
 
-/// A change of the chain or of the node's behaviour.
+/// A command that changes the chain or the behaviour of the node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Adds blocks on the head.
+    /// Adds blocks on top of the head.
     Extend(u64),
     /// Replaces the last `depth` blocks by `length` others.
     Reorg { depth: u64, length: u64 },
-    /// Goes back so many blocks.
+    /// Removes this number of blocks from the head.
     Rollback(u64),
     /// Makes the block with this hash the head.
     Adopt(String),
     /// Lets slots pass without a block.
     Miss(u64),
-    /// Makes a block final, or the one 32 below the head.
+    /// Finalizes a block; without a number, the one 32 below the head.
     Finalize(Option<u64>),
-    /// Takes finality back to a block.
+    /// Moves finality back to a block.
     Unfinalize(u64),
-    /// Another chain.
+    /// Replaces the chain by another one.
     Replace {
         seed: u64,
         chain_id: Option<u64>,
         length: Option<u64>,
     },
-    /// Whether the chain stops going on by itself.
+    /// Sets whether the chain stops growing by itself.
     Stall(bool),
-    /// Whether the node says that it syncs.
+    /// Sets whether the node reports that it is syncing.
     Syncing(bool),
-    /// Whether there are safe and finalized blocks.
+    /// Sets whether safe and finalized blocks exist.
     Finality(bool),
-    /// Whether, and how, the node is not there.
+    /// Sets whether, and how, the node is unavailable.
     Down(Down),
-    /// How many blocks the node is behind.
+    /// Sets the number of blocks by which the node lags.
     Lag(u64),
-    /// Answers of a method come so much later than they are computed; 0 ends
-    /// it, and sends those that are held back. `GET` names pages.
+    /// Delays the responses of a method after they are computed; 0 ends the delay and sends the
+    /// delayed ones. `GET` refers to pages.
     Hold { method: String, ms: u64 },
 }
 
-/// Why a command is not carried out.
+/// Reason why a command is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("{0}")]
@@ -83,7 +83,7 @@ fn up_to(most: u64, asked: u64) -> Result<u64, CommandError> {
 }
 
 impl Command {
-    /// Carries the command out; after an error nothing has changed.
+    /// Executes the command; after an error, the state is unchanged.
     pub fn run(self, state: &mut State) -> Result<(), CommandError> {
         let chain = &mut state.chain;
         match self {
@@ -132,7 +132,7 @@ impl Command {
     }
 }
 
-/// The state as `/chain` shows it: that of the chain, not of a node that lags.
+/// Returns the state of the chain as `/chain` shows it, whether or not the node lags.
 pub fn shown(state: &State) -> Value {
     let chain = &state.chain;
     let holds = state.holds.iter();

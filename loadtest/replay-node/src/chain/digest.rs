@@ -1,10 +1,11 @@
-//! What everything derives from: BLAKE3 of a purpose and some parts. No hash
-//! here is the one Ethereum would compute; none can be told from one.
+//! The digest from which all values derive: BLAKE3 of a purpose and some parts. No hash here is
+//! the one that Ethereum would compute, and none can be distinguished from a real one.
 
 use crate::sample::values::Word;
 use crate::sample::world::Dice;
 
-/// A hash for one purpose. Parts are told apart by their lengths.
+/// Returns a hash for one purpose. The lengths of the parts are hashed too, so that their
+/// boundaries matter.
 pub fn digest(purpose: &str, parts: &[&[u8]]) -> Word {
     let mut hasher = blake3::Hasher::new();
     for part in [purpose.as_bytes()].iter().chain(parts) {
@@ -14,7 +15,7 @@ pub fn digest(purpose: &str, parts: &[&[u8]]) -> Word {
     Word::from(*hasher.finalize().as_bytes())
 }
 
-/// Dice that fall the same way for the same purpose and parts.
+/// Returns a random generator that is seeded by the purpose and the parts.
 pub fn dice(purpose: &str, parts: &[&[u8]]) -> Dice {
     let [a, b, c, d, e, f, g, h, ..] = digest(purpose, parts).0;
     Dice::new(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
@@ -25,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_do_not_run_together() {
+    fn digest_depends_on_the_boundaries_of_parts() {
         let hashes = [
             digest("a", &[b"bc"]),
             digest("ab", &[b"c"]),

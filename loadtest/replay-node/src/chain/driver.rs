@@ -1,12 +1,11 @@
-//! A chain that goes on by itself: blocks, missed slots and reorgs as the
-//! dice fall.
+//! Growth of a chain by itself: random blocks, missed slots and reorgs.
 
 use crate::sample::world::Dice;
 
 use super::digest::dice;
 use super::model::Chain;
 
-/// How a chain goes on.
+/// Generator of a chain's growth.
 #[derive(Debug)]
 pub struct Driver {
     dice: Dice,
@@ -15,8 +14,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// `reorgs` and `missed` are the probabilities that a slot brings a reorg
-    /// and that it brings nothing.
+    /// Creates a driver; `reorgs` and `missed` are the probabilities that a slot contains a reorg
+    /// and that it is missed.
     pub fn new(seed: u64, reorgs: f64, missed: f64) -> Self {
         Self {
             dice: dice("driver", &[&seed.to_be_bytes()]),
@@ -25,7 +24,7 @@ impl Driver {
         }
     }
 
-    /// Lets one slot pass. What is final stays.
+    /// Lets one slot pass. Finalized blocks are not reorganised.
     pub fn step(&mut self, chain: &mut Chain) {
         let deepest = chain.head_number() - chain.finality().finalized;
         if self.chance(self.missed) {
@@ -38,8 +37,8 @@ impl Driver {
         chain.finalize_by_slots();
     }
 
-    /// A reorg, each further block of depth half as likely. Usually the new
-    /// branch is as long as the old one or longer by this slot's block.
+    /// Reorganises the chain; each further block of depth is half as likely. The new branch is
+    /// usually as long as the old one, or longer by the block of this slot.
     fn reorg(&mut self, chain: &mut Chain, deepest: u64) {
         let mut depth = 1;
         while depth < deepest && self.dice.percent(50) {

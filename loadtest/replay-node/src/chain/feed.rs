@@ -1,4 +1,4 @@
-//! Who listens to the chain, and what they are told when it changes.
+//! Event feed of the chain: its listeners, and the events of a change.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -17,18 +17,18 @@ use crate::stats::InFlight;
 use super::model::{self, Index, EPOCH};
 use super::view::View;
 
-/// Something that happened.
+/// An event of the chain.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// A header for `newHeads`.
+    /// Header for `newHeads`.
     Header(Value),
-    /// An event of the Beacon API.
+    /// Event of the Beacon API.
     Beacon { topic: &'static str, data: Value },
 }
 
 pub type Events = UnboundedReceiver<Arc<Event>>;
 
-/// Tells everybody who listens.
+/// Publisher of events to all listeners.
 #[derive(Debug, Default)]
 pub struct Feed {
     listeners: Mutex<Vec<UnboundedSender<Arc<Event>>>>,
@@ -54,7 +54,7 @@ impl Feed {
         }
     }
 
-    /// Ends what every listener hears.
+    /// Ends the event streams of all listeners.
     pub fn close(&self) {
         self.lock().clear();
     }
@@ -66,7 +66,7 @@ impl Feed {
     }
 }
 
-/// What a view showed before a change.
+/// Head and finality that a view showed before a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     head: Index,
@@ -89,13 +89,13 @@ fn finalized<'a>(view: &View<'a>) -> Option<&'a model::Block> {
     Some(view.chain.block(at))
 }
 
-/// What a change is told as: to `newHeads` each new block up to the head; to
-/// the Beacon API each block on top of the head, or a reorg and its head, and
-/// the checkpoint that became final.
+/// Returns the events of a change. `newHeads` receives each new block up to the head; the Beacon
+/// API receives each block on top of the old head, or a reorg and its head, and the checkpoint
+/// that became final.
 pub fn events(view: &View<'_>, before: &Seen) -> Vec<Event> {
     let mut events = Vec::new();
     if view.head().hash != before.hash {
-        // A block of that hash is elsewhere in a chain that was replaced.
+        // A chain that was replaced may have a block of this hash at another index.
         let same_chain = view.chain.by_hash(&before.hash) == Some(before.head);
         if same_chain {
             branch_events(view, before.head, &mut events);
@@ -170,7 +170,7 @@ fn reorg_event(view: &View<'_>, ancestor: Index, old: Index) -> Event {
     }
 }
 
-/// The body of `/eth/v1/events`: server-sent events, until the feed closes.
+/// Body of `/eth/v1/events`: server-sent events, until the feed closes.
 #[derive(Debug)]
 pub struct EventStream {
     events: Events,

@@ -10,7 +10,7 @@ use super::model::Index;
 use super::params::{self, Params, Reference};
 use super::view::{At, View};
 
-/// Which logs are asked for; an empty list takes any.
+/// Filter of logs; an empty list matches any.
 #[derive(Debug, Default)]
 struct Filter {
     addresses: Vec<Address>,
@@ -55,8 +55,8 @@ fn one_or_more<const N: usize>(value: &Value) -> Result<Vec<Fixed<N>>, String> {
     }
 }
 
-/// Logs of one block, or of a range, which is clipped to the head as most nodes
-/// do; a range that ends before it begins is empty.
+/// Returns the logs of one block, or of a range. As in most nodes, a range is clipped to the
+/// head; a range that ends before it begins is empty.
 pub fn logs(view: &View<'_>, params: &Params) -> Result<Value, Failure> {
     let asked = params.required(0)?;
     let filter = Filter::new(asked)?;
@@ -92,7 +92,7 @@ fn range(view: &View<'_>, from: &Value, to: &Value) -> Result<Vec<Index>, Failur
         .collect())
 }
 
-/// The number of one end of a range; absent is latest.
+/// Returns the block number of one end of a range; an absent end is `latest`.
 fn edge(view: &View<'_>, value: &Value) -> Result<u64, Failure> {
     if value.is_null() {
         return Ok(view.head().number);
