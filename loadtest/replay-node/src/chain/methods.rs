@@ -1,5 +1,5 @@
-//! The JSON-RPC methods about the chain as a whole and its blocks and
-//! transactions, and the table of all.
+//! JSON-RPC methods about the chain, its blocks and its transactions, and the table of all
+//! methods.
 
 use serde_json::{json, Value};
 
@@ -14,12 +14,12 @@ use super::view::{At, View};
 
 type Answer = Result<Value, Failure>;
 
-/// Answers one method.
+/// Handler of one method.
 pub type Handler = fn(&View<'_>, &Params) -> Answer;
 
-/// Every method there is.
+/// All supported methods.
 pub const METHODS: &[(&str, Handler)] = &[
-    // nobody's: what is kept of them is an operator's to say
+    // a method of no API: operators configure whether its responses are cached
     ("acme_blockAt", |view, params| {
         block(view, params.number(1)?, false)
     }),
@@ -87,7 +87,7 @@ pub const METHODS: &[(&str, Handler)] = &[
     }),
 ];
 
-/// Answered over WebSocket only.
+/// Methods that are available over WebSocket only.
 pub const SUBSCRIBE: &str = "eth_subscribe";
 pub const UNSUBSCRIBE: &str = "eth_unsubscribe";
 
@@ -185,7 +185,7 @@ fn receipt(view: &View<'_>, params: &Params) -> Answer {
     }
 }
 
-/// The block that can be traced under a reference.
+/// Returns the traceable block of a reference.
 fn traceable(view: &View<'_>, reference: Reference) -> Result<At, Failure> {
     match view.find(reference)? {
         Some(At::Block(index)) if view.chain.block(index).number == 0 => {

@@ -1,10 +1,10 @@
-//! A simulated chain instead of recordings: consistent, deterministic, and
-//! changed by tests while proxies in front of it are watched. Every answer is
-//! a function of the chain's state and the request.
+//! A simulated chain instead of recordings: consistent, deterministic, and changed by tests while
+//! they observe proxies in front of it. Every response is a function of the chain's state and the
+//! request.
 //!
-//! `model` is the chain, `contents` what is in its blocks, `view` what a node
-//! knows of it. `methods`, `state`, `logs` and `beacon` answer; `control`
-//! changes; `driver` lets it go on by itself; `feed` and `socket` tell of it.
+//! `model` is the chain, `contents` the data of its blocks, `view` the part that a node knows.
+//! `methods`, `state`, `logs` and `beacon` respond; `control` changes the chain; `driver` lets it
+//! grow by itself; `feed` and `socket` publish its events.
 
 mod args;
 mod beacon;
@@ -52,7 +52,7 @@ pub use feed::{EventStream, Events};
 pub use routes::{control, get, is_control, is_websocket, Got};
 pub use socket::{accept, converse};
 
-/// The chain, and how the node in front of it behaves.
+/// The chain, and the behaviour of the node in front of it.
 #[derive(Debug)]
 pub struct State {
     chain: Chain,
@@ -62,7 +62,7 @@ pub struct State {
     syncing: bool,
     stalled: bool,
     finality: bool,
-    /// For how long answers are held back, by method.
+    /// Delays of responses by method.
     holds: BTreeMap<String, (Duration, watch::Sender<()>)>,
 }
 
@@ -80,12 +80,12 @@ impl State {
         }
     }
 
-    /// What the node knows.
+    /// Returns the chain as the node knows it.
     fn view(&self) -> View<'_> {
         self.view_behind(self.lag)
     }
 
-    /// What a node that is up to date knows.
+    /// Returns the chain as a node without lag knows it.
     fn honest(&self) -> View<'_> {
         self.view_behind(0)
     }
@@ -109,36 +109,36 @@ impl State {
     }
 }
 
-/// Why an answer is held back.
+/// The delay of a response.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// For how long, unless the command is withdrawn.
+    /// Maximum time of the delay; the end of the command ends it earlier.
     time: Duration,
-    /// Closed when it is.
+    /// Closed when the command ends.
     end: watch::Receiver<()>,
 }
 
 impl Hold {
-    /// Returns when the answer may be sent.
+    /// Returns when the response may be sent.
     pub async fn over(mut self) {
-        // either way it is over
+        // a time-out and a closed channel both end the delay
         let _ = tokio::time::timeout(self.time, self.end.changed()).await;
     }
 }
 
-/// A chain that is served.
+/// A simulated chain and the state of its node.
 #[derive(Debug)]
 pub struct Simulation {
     state: RwLock<State>,
     feed: Feed,
-    /// How often each of [`METHODS`] was called.
+    /// Number of calls of each of [`METHODS`].
     calls: Vec<AtomicU64>,
 }
 
-/// The answer to a request body.
+/// The response to a request body.
 #[derive(Debug)]
 pub struct Answered {
-    /// As in [`rpc::Exchange`].
+    /// Name of the method, as in [`rpc::Exchange`].
     pub method: String,
     pub payload: Payload,
     pub hold: Option<Hold>,
@@ -164,9 +164,8 @@ impl Simulation {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, step by step, and tells those who listen what became
-    /// of the head with each. Nobody sees the state between two steps; an
-    /// error leaves out the rest.
+    /// Changes the state step by step, and publishes the events of each step. The state between
+    /// two steps is not visible; an error skips the remaining steps.
     fn change(
         &self,
         steps: impl IntoIterator<Item = impl FnOnce(&mut State) -> Result<(), CommandError>>,
@@ -192,7 +191,7 @@ impl Simulation {
         self.change(steps)
     }
 
-    /// Answers a request body as the node does that the chain is served by.
+    /// Responds to a request body as the node in front of the chain.
     pub fn answer(&self, body: &[u8], stats: &Stats) -> Answered {
         let state = self.read();
         self.answer_from(&state, body, stats, None)
@@ -214,7 +213,7 @@ impl Simulation {
         calls.answer(body, stats)
     }
 
-    /// The answer of an honest node that is up to date and there, uncounted.
+    /// Returns the response of a node without lag, delay or outage; the request is not counted.
     fn honest_answer(&self, body: &[u8]) -> Payload {
         let state = self.read();
         let calls = Calls {
@@ -226,7 +225,7 @@ impl Simulation {
         calls.answer(body, &Stats::default()).payload
     }
 
-    /// How often each method was called, methods without a call left out.
+    /// Returns the number of calls by method, without methods that were not called.
     pub fn calls(&self) -> BTreeMap<&str, u64> {
         let counts = self.calls.iter().map(|calls| calls.load(Ordering::Relaxed));
         let named = METHODS.iter().map(|(name, _)| *name).zip(counts);
@@ -237,27 +236,27 @@ impl Simulation {
         self.read().down
     }
 
-    /// Ends event streams and WebSocket connections.
+    /// Closes event streams and WebSocket connections.
     pub fn close(&self) {
         self.feed.close();
     }
 
-    /// Events from now on, unless the node is down.
+    /// Subscribes to events from now on, unless the node is down.
     fn listen_if_up(&self) -> Option<Events> {
-        // Locked, so that going down ends what begins here.
+        // The lock ensures that a node that goes down closes this stream too.
         let state = self.read();
         (state.down == Down::No).then(|| self.feed.listen())
     }
 }
 
-/// Lets slots pass as the options say, for ever.
+/// Lets slots pass as the options specify, without end.
 pub async fn drive(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
     let Some(slot) = args.chain_slot_ms else {
         return;
     };
     let mut driver = Driver::new(seed, args.chain_reorgs, args.chain_missed);
     let mut ticks = tokio::time::interval(Duration::from_millis(slot));
-    // A machine that is too busy gets a slower chain, not a burst of blocks.
+    // On a busy machine the chain becomes slower and does not produce blocks in bursts.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
@@ -272,13 +271,13 @@ pub async fn drive(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
     }
 }
 
-/// The methods, as one request body calls them: all see the same state.
+/// Methods as one request body calls them: all calls see the same state.
 struct Calls<'a> {
     view: View<'a>,
     subscriptions: Option<&'a socket::Subscriptions>,
-    /// Where calls are counted, and by what they are held back.
+    /// Counters of calls, and the state with the delays.
     counted: Option<(&'a [AtomicU64], &'a State)>,
-    /// The longest by which a call is held back.
+    /// The longest delay of the calls.
     hold: RefCell<Option<Hold>>,
 }
 

@@ -1,10 +1,9 @@
-//! The chain itself: blocks, which of them are canonical, where transactions
-//! are, and how far the chain is final.
+//! The chain model: its blocks, the canonical ones, the positions of transactions, and finality.
 //!
-//! Blocks stay once they are made, orphaned ones too. A block's hash follows
-//! from the seed, its parent and how many blocks were made before it, so that
-//! the same history of commands gives the same chain and two branches have
-//! nothing but their re-included transactions in common.
+//! Blocks are never removed, not even orphaned ones. A block's hash derives from the seed, its
+//! parent and the number of blocks created before it, so that the same sequence of commands
+//! results in the same chain, and two branches have only their re-included transactions in
+//! common.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,55 +11,55 @@ use crate::sample::values::Word;
 
 use super::digest::digest;
 
-/// Slots of an epoch, and how far behind the head an epoch becomes final.
+/// Slots of an epoch, and the number of slots after which an epoch becomes final.
 pub const EPOCH: u64 = 32;
 pub const FINALITY_DELAY: u64 = 2 * EPOCH;
-/// Transactions that wait at most; the oldest give way.
+/// Maximum number of transactions in the pool; the oldest ones are dropped.
 const POOL_LIMIT: usize = 64;
-/// Of 256 drawings, how many include a waiting transaction in a block.
+/// Number of draws out of 256 that include a transaction of the pool in a block.
 const INCLUSION: u8 = 96;
 
-/// Where a block is among all that were ever made.
+/// Index of a block among all blocks that were ever created.
 pub type Index = usize;
 
-/// A block as the chain keeps it; `contents` derives the rest.
+/// A block as the chain stores it; `contents` derives the rest.
 #[derive(Debug)]
 pub struct Block {
     pub parent: Option<Index>,
     pub number: u64,
     pub slot: u64,
     pub hash: Word,
-    /// The root of the beacon block that carries it.
+    /// Root of the beacon block that contains it.
     pub root: Word,
     pub transactions: Vec<Word>,
 }
 
-/// How far the chain is safe and final, in block numbers.
+/// Numbers of the safe and of the finalized block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finality {
     pub safe: u64,
     pub finalized: u64,
 }
 
-/// The root of the beacon state after the block with this hash.
+/// Returns the root of the beacon state after the block with this hash.
 pub fn state_root(hash: &Word) -> Word {
     digest("beacon state", &[&hash.0])
 }
 
-/// What a new chain is made from.
+/// Parameters of a new chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Genesis {
     pub seed: u64,
     pub chain_id: u64,
-    /// When slot 0 began, in Unix seconds.
+    /// Start of slot 0, in Unix seconds.
     pub time: u64,
-    /// The number of the first head.
+    /// Number of the first head.
     pub length: u64,
-    /// The most fresh transactions of a block.
+    /// Maximum number of fresh transactions of a block.
     pub transactions: u64,
 }
 
-/// Why the chain can't be changed as asked.
+/// Reason why a change of the chain is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     #[error("{asked} blocks back from block {head} is before the genesis")]
@@ -77,27 +76,27 @@ pub enum ChainError {
     UnknownBlock(String),
 }
 
-/// A chain and its orphans.
+/// A chain and its orphaned blocks.
 #[derive(Debug)]
 pub struct Chain {
     pub genesis: Genesis,
     blocks: Vec<Block>,
     by_hash: HashMap<Word, Index>,
     by_root: HashMap<Word, Index>,
-    /// Every block, canonical or not, that has the transaction, and where.
+    /// Blocks, canonical or not, that contain each transaction, and its index there.
     places: HashMap<Word, Vec<(Index, usize)>>,
     canonical: Vec<Index>,
-    /// Transactions that wait, the oldest first.
+    /// Pending transactions, the oldest first.
     pool: Vec<Word>,
     finality: Finality,
-    /// The finality that a node had at a head of this number.
+    /// Finality of a node whose head has this number.
     finality_at: Vec<(u64, Finality)>,
-    /// Slots without a block since the head.
+    /// Number of missed slots after the head.
     missed: u64,
 }
 
 impl Chain {
-    /// A chain as long as asked, final up to two epochs behind its head.
+    /// Creates a chain of the length in `genesis`, final up to two epochs below its head.
     pub fn new(genesis: Genesis) -> Self {
         let length = genesis.length;
         let mut chain = Self {
@@ -120,7 +119,7 @@ impl Chain {
         chain
     }
 
-    /// A block by its index, which the chain gave out.
+    /// Returns a block by an index that the chain has returned.
     pub fn block(&self, index: Index) -> &Block {
         &self.blocks[index]
     }
@@ -130,7 +129,7 @@ impl Chain {
     }
 
     pub fn head(&self) -> Index {
-        // The genesis is never taken back.
+        // The genesis is never removed.
         self.canonical[self.canonical.len() - 1]
     }
 
@@ -138,7 +137,7 @@ impl Chain {
         self.canonical.len() as u64 - 1
     }
 
-    /// The slot of now: the head's, and those missed since.
+    /// Returns the current slot: the head's slot plus the missed ones.
     pub fn slot(&self) -> u64 {
         self.block(self.head()).slot + self.missed
     }
@@ -152,12 +151,12 @@ impl Chain {
         self.by_hash.get(hash).copied()
     }
 
-    /// A block by its beacon block's root or that of the state after it.
+    /// Returns a block by the root of its beacon block or of the state after it.
     pub fn by_root(&self, root: &Word) -> Option<Index> {
         self.by_root.get(root).copied()
     }
 
-    /// Every block that ever had a transaction, and its index there.
+    /// Returns every block that ever contained a transaction, and its index there.
     pub fn places(&self, transaction: &Word) -> &[(Index, usize)] {
         self.places.get(transaction).map_or(&[], Vec::as_slice)
     }
@@ -170,7 +169,7 @@ impl Chain {
         self.finality
     }
 
-    /// The finality known at a head of this number, for a node that lags.
+    /// Returns the finality that was known when the head had this number, for a lagging node.
     pub fn finality_at(&self, head: u64) -> Finality {
         let known = self.finality_at.iter().rev().find(|(at, _)| *at <= head);
         known.map_or_else(Finality::default, |(_, finality)| Finality {
@@ -179,17 +178,17 @@ impl Chain {
         })
     }
 
-    /// The last block that two blocks' branches share.
+    /// Returns the last common block of two branches.
     pub fn common_ancestor(&self, mut one: Index, mut other: Index) -> Index {
         while one != other {
-            // Parents are made before their children.
+            // A parent has a lower index than its children.
             let later = if one > other { &mut one } else { &mut other };
             *later = self.blocks[*later].parent.unwrap_or_default();
         }
         one
     }
 
-    /// The blocks above `ancestor` up to `head`, the lowest first.
+    /// Returns the blocks above `ancestor` up to `head`, the lowest first.
     pub fn branch(&self, ancestor: Index, head: Index) -> Vec<Index> {
         let mut branch = Vec::new();
         let mut at = Some(head);
@@ -201,7 +200,7 @@ impl Chain {
         branch
     }
 
-    /// Adds blocks on the head.
+    /// Adds blocks on top of the head.
     pub fn extend(&mut self, blocks: u64) {
         for _ in 0..blocks {
             self.push(Vec::new());
@@ -213,9 +212,8 @@ impl Chain {
         self.missed += slots;
     }
 
-    /// Replaces the last `depth` blocks by `length` others. Of the orphaned
-    /// transactions, in turns, one is included again, one waits again, one is
-    /// gone.
+    /// Replaces the last `depth` blocks by `length` others. The orphaned transactions are, in
+    /// turn, included again, returned to the pool, or dropped.
     pub fn reorg(&mut self, depth: u64, length: u64) -> Result<(), ChainError> {
         if length == 0 {
             return Err(ChainError::NoBranch);
@@ -240,9 +238,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Goes back `depth` blocks, as `debug_setHead` does, except that the
-    /// blocks can still be read by hash. Every other transaction waits again,
-    /// the rest is gone.
+    /// Removes `depth` blocks from the head, as `debug_setHead` does, except that the blocks are
+    /// still found by hash. Every other transaction returns to the pool, the rest are dropped.
     pub fn rollback(&mut self, depth: u64) -> Result<(), ChainError> {
         let orphaned = self.truncate(depth)?;
         self.wait(orphaned.into_iter().step_by(2));
@@ -250,9 +247,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes a block that there is the head: back to a branch once left, or
-    /// back to an ancestor. Every other transaction that is orphaned waits
-    /// again, the rest is gone.
+    /// Makes an existing block the head: one of a former branch, or an ancestor. Every other
+    /// orphaned transaction returns to the pool, the rest are dropped.
     pub fn adopt(&mut self, hash: &Word) -> Result<(), ChainError> {
         let unknown = || ChainError::UnknownBlock(hash.to_string());
         let head = self.by_hash(hash).ok_or_else(unknown)?;
@@ -271,8 +267,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes the block `number` final, or the one 32 below the head; the one
-    /// half way to the head becomes safe.
+    /// Makes the block `number` final, or the one 32 below the head; the block half way to the
+    /// head becomes safe.
     pub fn finalize(&mut self, number: Option<u64>) -> Result<(), ChainError> {
         let head = self.head_number();
         let finalized = self.finality.finalized;
@@ -287,7 +283,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Takes finality back to block `number`.
+    /// Moves finality back to block `number`.
     pub fn unfinalize(&mut self, number: u64) -> Result<(), ChainError> {
         let finalized = self.finality.finalized;
         if number >= finalized {
@@ -298,8 +294,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Finality as slots pass: with each epoch that begins, the one two
-    /// epochs before becomes final, and the one before safe.
+    /// Updates finality by slots: with each epoch that begins, the epoch two before becomes
+    /// final, and the one before it safe.
     pub fn finalize_by_slots(&mut self) {
         let epoch_start = self.slot() / EPOCH * EPOCH;
         let at = |delay| self.number_at_slot(epoch_start.saturating_sub(delay));
@@ -316,7 +312,7 @@ impl Chain {
         }
     }
 
-    /// The number of the last block at or before a slot.
+    /// Returns the number of the last block at or before a slot.
     fn number_at_slot(&self, slot: u64) -> u64 {
         let above = self
             .canonical
@@ -324,7 +320,7 @@ impl Chain {
         above.saturating_sub(1) as u64
     }
 
-    /// The canonical block in exactly this slot.
+    /// Returns the canonical block in exactly this slot.
     pub fn at_slot(&self, slot: u64) -> Option<Index> {
         let index = self.canonical(self.number_at_slot(slot))?;
         (self.block(index).slot == slot).then_some(index)
@@ -338,7 +334,7 @@ impl Chain {
         self.note_finality();
     }
 
-    /// Nothing above the head is safe.
+    /// Limits the safe and the finalized block to the head.
     fn settle(&mut self) {
         let head = self.head_number();
         let settled = Finality {
@@ -360,7 +356,7 @@ impl Chain {
         self.finality_at.push((head, self.finality));
     }
 
-    /// Takes the last `depth` blocks off; gives their transactions in order.
+    /// Removes the last `depth` blocks; returns their transactions in order.
     fn truncate(&mut self, depth: u64) -> Result<Vec<Word>, ChainError> {
         let head = self.head_number();
         if depth > head {
@@ -381,7 +377,7 @@ impl Chain {
         self.pool.drain(..excess);
     }
 
-    /// Adds one block on the head with `again` behind its fresh transactions.
+    /// Adds one block on top of the head; `again` follows its fresh transactions.
     fn push(&mut self, again: Vec<Word>) {
         let index = self.blocks.len();
         let parent = self.canonical.last().copied();
@@ -436,7 +432,7 @@ impl Chain {
         });
     }
 
-    /// A block's own transactions; some blocks have none.
+    /// Returns a block's own transactions; some blocks have none.
     fn fresh(&self, number: u64, hash: &Word) -> Vec<Word> {
         let most = self.genesis.transactions;
         let least = most.div_ceil(4);

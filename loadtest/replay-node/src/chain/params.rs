@@ -1,4 +1,4 @@
-//! Params of calls, read as strictly as geth reads them.
+//! Params of calls, parsed as strictly as by geth.
 
 use serde_json::value::RawValue;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::rpc::Failure;
 use crate::sample::values::{Fixed, Word};
 
-/// What a block parameter names.
+/// Block reference of a block parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     Number(u64),
@@ -18,12 +18,12 @@ pub enum Reference {
     Hash { hash: Word, canonical: bool },
 }
 
-/// The params of one call.
+/// Params of one call.
 #[derive(Debug)]
 pub struct Params(Vec<Value>);
 
 impl Params {
-    /// Absent params are none; a node refuses params by name.
+    /// Parses params; absent ones are empty, params by name are refused.
     pub fn new(params: Option<&RawValue>) -> Result<Self, Failure> {
         let Some(params) = params.filter(|params| params.get() != "null") else {
             return Ok(Self(Vec::new()));
@@ -34,7 +34,7 @@ impl Params {
             .map_err(|_| Failure::params("non-array args"))
     }
 
-    /// A param that is there and not null.
+    /// Returns a param that is present and not null.
     pub fn get(&self, index: usize) -> Option<&Value> {
         self.0.get(index).filter(|value| !value.is_null())
     }
@@ -44,12 +44,13 @@ impl Params {
             .ok_or_else(|| Failure::params(&format!("missing value for required argument {index}")))
     }
 
-    /// A number or a tag; no hash.
+    /// Returns a number or a tag; a hash is invalid.
     pub fn number(&self, index: usize) -> Result<Reference, Failure> {
         number(self.required(index)?).map_err(|why| invalid(index, &why))
     }
 
-    /// A number, a tag, a hash, or an object of EIP-1898; absent is latest.
+    /// Returns a block reference: a number, a tag, a hash, or an object of EIP-1898; absent is
+    /// `latest`.
     pub fn block(&self, index: usize) -> Result<Reference, Failure> {
         match self.get(index) {
             Some(value) => reference(value).map_err(|why| invalid(index, &why)),
@@ -57,12 +58,12 @@ impl Params {
         }
     }
 
-    /// Bytes of a fixed length.
+    /// Returns bytes of a fixed length.
     pub fn fixed<const N: usize>(&self, index: usize) -> Result<Fixed<N>, Failure> {
         fixed(self.required(index)?).map_err(|why| invalid(index, &why))
     }
 
-    /// A quantity, as hex or, where geth takes them, as a number.
+    /// Returns a quantity, in hex or, where geth accepts it, as a number.
     pub fn quantity(&self, index: usize) -> Result<u64, Failure> {
         let value = self.required(index)?;
         match value.as_u64() {
@@ -71,7 +72,7 @@ impl Params {
         }
     }
 
-    /// A storage slot: up to 32 bytes, zeros in front left out or not.
+    /// Returns a storage slot: up to 32 bytes, with or without leading zeros.
     pub fn slot(&self, index: usize) -> Result<Word, Failure> {
         let digits = digits(self.required(index)?).map_err(|why| invalid(index, &why))?;
         let padded = format!("{digits:0>64}");
@@ -81,7 +82,7 @@ impl Params {
         Ok(word.into())
     }
 
-    /// A flag; absent is false.
+    /// Returns a flag; absent is false.
     pub fn flag(&self, index: usize) -> Result<bool, Failure> {
         let value = self.get(index).map(|value| {
             value
@@ -96,7 +97,7 @@ fn invalid(index: usize, why: &str) -> Failure {
     Failure::params(&format!("invalid argument {index}: {why}"))
 }
 
-/// Reads a number or a tag.
+/// Parses a number or a tag.
 pub fn number(value: &Value) -> Result<Reference, String> {
     Ok(match value.as_str() {
         Some("earliest") => Reference::Earliest,
@@ -108,7 +109,7 @@ pub fn number(value: &Value) -> Result<Reference, String> {
     })
 }
 
-/// Reads whatever may name a block.
+/// Parses any block reference.
 pub fn reference(value: &Value) -> Result<Reference, String> {
     if let Value::Object(members) = value {
         let canonical = match members.get("requireCanonical") {
@@ -144,7 +145,7 @@ fn digits(value: &Value) -> Result<&str, String> {
     Ok(digits.ok_or("hex string without 0x prefix")?)
 }
 
-/// Reads bytes of a fixed length.
+/// Parses bytes of a fixed length.
 pub fn fixed<const N: usize>(value: &Value) -> Result<Fixed<N>, String> {
     let digits = digits(value)?;
     let mut bytes = [0; N];
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn block_references() {
+    fn block_reference_is_parsed_in_every_notation() {
         let hash = Word::from([0xab; 32]);
         let of_hash = |canonical| Reference::Hash { hash, canonical };
         let cases = [
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_block() {
+    fn invalid_block_reference_is_refused() {
         let hash = Word::from([0xab; 32]).to_string();
         let cases = [
             json!(5),

@@ -1,5 +1,5 @@
-//! HTTP in front of the chain: `/chain` for tests, pages and event streams
-//! for everybody.
+//! HTTP routes in front of the chain: `/chain` for tests, pages and event streams for all
+//! clients.
 
 use std::collections::HashSet;
 
@@ -13,20 +13,20 @@ use super::control as commands;
 use super::feed::Events;
 use super::{Hold, Simulation};
 
-/// Where the chain is changed and looked at, past the node.
+/// Path at which tests change and inspect the chain, without passing the node's faults.
 const CONTROL: &str = "/chain";
-/// Where an honest node that is up to date answers.
+/// Path at which a node without lag, delay or outage responds.
 const HONEST: &str = "/chain/answer";
 const EVENTS: &str = "/eth/v1/events";
 const TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
-/// What a GET brings.
+/// Response to a GET.
 #[derive(Debug)]
 pub enum Got {
     Page {
         status: StatusCode,
         json: String,
-        /// The fork, for `Eth-Consensus-Version`.
+        /// Fork for `Eth-Consensus-Version`.
         fork: Option<&'static str>,
         hold: Option<Hold>,
     },
@@ -57,7 +57,7 @@ impl Got {
     }
 }
 
-/// Answers a GET of the Beacon API.
+/// Responds to a GET of the Beacon API.
 pub fn get(simulation: &Simulation, path: &str, query: &str) -> Got {
     if path == EVENTS {
         return events(simulation, query);
@@ -92,13 +92,13 @@ fn events(simulation: &Simulation, query: &str) -> Got {
     }
 }
 
-/// Whether a request is for `/chain`; those are neither counted nor subject
-/// to anything that the node does to others.
+/// Whether a request is for `/chain`; such requests are not counted, and the node's faults don't
+/// affect them.
 pub fn is_control(path: &str) -> bool {
     path == CONTROL || path == HONEST
 }
 
-/// Answers a request for `/chain`.
+/// Responds to a request for `/chain`.
 pub fn control(
     simulation: &Simulation,
     head: &request::Parts,
@@ -132,7 +132,7 @@ fn command(simulation: &Simulation, body: &[u8]) -> (StatusCode, String) {
     }
 }
 
-/// The page at the path in the query, as an honest node shows it.
+/// Returns the page at the path in the query, as a node without lag or outage shows it.
 fn honest_page(simulation: &Simulation, query: &str) -> (StatusCode, String) {
     let mut named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "path");
     let Some((_, path)) = named.next() else {
@@ -152,7 +152,7 @@ fn refused(status: StatusCode, message: &str) -> (StatusCode, String) {
     (status, json!({"error": message}).to_string())
 }
 
-/// Whether a GET asks for a WebSocket.
+/// Whether a GET requests an upgrade to WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
     let names = |field: HeaderName, name: &str| {
         let values = headers.get_all(field).iter();

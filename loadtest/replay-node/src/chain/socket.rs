@@ -27,8 +27,8 @@ use super::methods::{SUBSCRIBE, UNSUBSCRIBE};
 use super::params::Params;
 use super::Simulation;
 
-/// The head of the response that accepts a WebSocket; `None` if the request
-/// is none for version 13.
+/// Returns the head of the response that accepts a WebSocket, or `None` if the request is not an
+/// upgrade to version 13.
 pub fn accept(head: &request::Parts) -> Option<Response<()>> {
     let headers = &head.headers;
     let version = headers.get(header::SEC_WEBSOCKET_VERSION)?;
@@ -46,7 +46,7 @@ pub fn accept(head: &request::Parts) -> Option<Response<()>> {
     Some(response)
 }
 
-/// What one connection has subscribed to.
+/// Subscriptions of one connection.
 #[derive(Debug)]
 pub struct Subscriptions {
     ids: RefCell<Vec<String>>,
@@ -61,7 +61,7 @@ impl Subscriptions {
         }
     }
 
-    /// Answers the methods that only a WebSocket has.
+    /// Responds to the methods that only a WebSocket has.
     pub fn answer(&self, method: &str, params: &Params) -> Option<Result<Value, Failure>> {
         match method {
             SUBSCRIBE => Some(self.subscribe(params)),
@@ -80,8 +80,8 @@ impl Subscriptions {
             }
         }
         if self.ids.borrow().is_empty() {
-            // The state is locked while a call is answered: whatever waits
-            // here happened before the subscription.
+            // The state is locked while a call is handled: all queued events precede the
+            // subscription.
             while self.events.borrow_mut().try_recv().is_ok() {}
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Subscriptions {
         }
     }
 
-    /// What an event is told as, once a subscription.
+    /// Returns the notifications of an event, one per subscription.
     fn notifications(&self, event: &Event) -> Vec<Message> {
         let Event::Header(header) = event else {
             return Vec::new();
@@ -121,8 +121,7 @@ impl Subscriptions {
     }
 }
 
-/// Holds a conversation over a connection that was accepted, until the client
-/// or the node goes.
+/// Serves a connection that was accepted, until the client or the node closes it.
 pub async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin,
     read_already: Bytes,
@@ -134,7 +133,7 @@ pub async fn converse(
     let mut socket =
         WebSocketStream::from_partially_read(socket, read_already, Role::Server, None).await;
     let Some(events) = simulation.listen_if_up() else {
-        // A peer that does not wait for the close has gone already.
+        // A peer that does not wait for the close frame has closed already.
         let _ = socket.close(None).await;
         return;
     };
@@ -167,16 +166,16 @@ async fn send(
     for message in messages {
         socket.feed(message).await?;
     }
-    // Answers to pings and closes wait for it too.
+    // Replies to pings and closes are flushed too.
     socket.flush().await
 }
 
-/// The next event; `None` once the feed is closed.
+/// Returns the next event, or `None` once the feed is closed.
 async fn next_event(subscriptions: &mut Subscriptions) -> Option<Arc<Event>> {
     std::future::poll_fn(|cx| subscriptions.events.get_mut().poll_recv(cx)).await
 }
 
-/// Answers one message; an answer that is held back goes to `held` later.
+/// Responds to one message; a delayed response is sent to `held` later.
 fn answer(
     simulation: &Simulation,
     stats: &Stats,
@@ -201,7 +200,7 @@ fn answer(
     let held = held.clone();
     tokio::spawn(async move {
         hold.over().await;
-        // The connection may be gone by then.
+        // The connection may be closed by then.
         let _ = held.send(text);
     });
     Vec::new()

@@ -1,4 +1,4 @@
-//! The JSON-RPC methods about the state after a block, and fees.
+//! JSON-RPC methods about the state after a block, and about fees.
 
 use serde_json::{json, Value};
 
@@ -13,9 +13,9 @@ use super::view::{At, View};
 
 type Answer = Result<Value, Failure>;
 
-/// The most blocks that `eth_feeHistory` goes back.
+/// Maximum number of blocks of `eth_feeHistory`.
 const MOST_HISTORY: u64 = 1024;
-/// Calls whose data begins so are reverted.
+/// Prefix of the data of calls that revert.
 const REVERTED: &str = "0xdeadbeef";
 
 pub fn balance(view: &View<'_>, params: &Params) -> Answer {
@@ -59,7 +59,7 @@ pub fn call(view: &View<'_>, params: &Params) -> Answer {
 }
 
 pub fn gas_price(view: &View<'_>, _: &Params) -> Answer {
-    // The head's base fee and a usual tip.
+    // The head's base fee and a common tip.
     quantity(contents::base_fee(&view.head().hash) + 1_000_000_000)
 }
 

@@ -1,4 +1,4 @@
-//! What holds for every chain, whatever was done to it.
+//! Properties of every chain, after any commands.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ fn chain(seed: u64, length: u64) -> Chain {
     })
 }
 
-/// Checks all that must hold.
+/// Checks the invariants of a chain.
 fn assert_sound(chain: &Chain) {
     let mut included = HashSet::new();
     let mut below: Option<Index> = None;
@@ -90,9 +90,9 @@ fn run(chain: &mut Chain, act: &Act) -> Result<(), ChainError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever tests do, and even what they are refused.
+    /// Applies random commands, valid or not.
     #[test]
-    fn any_commands(seed in 0..4u64, acts in proptest::collection::vec(act(), 0..24)) {
+    fn invariants_hold_and_the_chain_is_deterministic_after_any_commands(seed in 0..4u64, acts in proptest::collection::vec(act(), 0..24)) {
         let (mut one, mut other) = (chain(seed, 40), chain(seed, 40));
         for act in &acts {
             let before = one.head();
@@ -100,7 +100,7 @@ proptest! {
                 prop_assert_eq!(one.head(), before);
             }
             assert_sound(&one);
-            // The second chain shows that nothing but the acts decides.
+            // The second chain shows that only the commands determine the result.
             let _ = run(&mut other, act);
         }
         prop_assert_eq!(one.block(one.head()).hash, other.block(other.head()).hash);
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn slots_as_the_dice_fall(
+    fn driver_never_replaces_a_finalized_block(
         seed in any::<u64>(),
         reorgs in 0.0..=1.0f64,
         missed in 0.0..0.9f64,
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn the_driver_does_all_it_can() {
+fn driver_produces_deep_reorgs_shorter_branches_and_missed_slots() {
     let mut chain = chain(1, 100);
     let mut driver = Driver::new(1, 0.2, 0.1);
     let start = chain.finality().finalized;
@@ -147,7 +147,7 @@ fn the_driver_does_all_it_can() {
 }
 
 #[test]
-fn a_longer_start_is_the_same_chain_further_on() {
+fn extended_chain_equals_a_longer_initial_chain() {
     let (mut short, long) = (chain(7, 50), chain(7, 120));
     short.extend(70);
     assert_eq!(short.block(short.head()).hash, long.block(long.head()).hash);
@@ -157,9 +157,9 @@ fn a_longer_start_is_the_same_chain_further_on() {
     );
 }
 
-/// The fates of a transaction that a reorg orphans.
+/// Checks all three outcomes of a transaction that a reorg orphans.
 #[test]
-fn orphaned_transactions_meet_each_fate() {
+fn orphaned_transactions_are_included_pending_or_dropped() {
     let mut chain = chain(3, 60);
     let orphaned: Vec<_> = (56..=60)
         .filter_map(|number| chain.canonical(number))
@@ -180,7 +180,7 @@ fn orphaned_transactions_meet_each_fate() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn refused_command_leaves_the_chain_unchanged() {
     let mut chain = chain(1, 10);
     chain.finalize(Some(5)).unwrap();
     let cases: [(Act, ChainError); 6] = [

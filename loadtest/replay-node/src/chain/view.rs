@@ -1,4 +1,4 @@
-//! The chain as a node knows it: the whole of it, or a lagging node's part.
+//! A node's view of the chain: the whole chain, or the part that a lagging node knows.
 
 use serde_json::Value;
 
@@ -10,30 +10,30 @@ use super::contents::{self, Contents};
 use super::model::{self, Chain, Finality, Index};
 use super::params::Reference;
 
-/// A block that a call is about.
+/// The block to which a call refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Block(Index),
     Pending,
 }
 
-/// What one node knows.
+/// View of one node.
 #[derive(Debug)]
 pub struct View<'a> {
     pub chain: &'a Chain,
     pub contents: &'a Contents,
-    /// The newest canonical block.
+    /// Newest canonical block.
     pub head: Index,
-    /// The newest block known at all.
+    /// Newest block that the node knows, canonical or not.
     newest: Index,
-    /// `None` for a chain without finality.
+    /// Finality, unless the chain has none.
     pub finality: Option<Finality>,
     pub syncing: bool,
 }
 
 impl<'a> View<'a> {
-    /// The view of a node whose head is `lag` blocks behind. It has not seen
-    /// what was made after its head, and knows the finality of that time.
+    /// Creates the view of a node whose head is `lag` blocks behind. It contains no block that
+    /// was created after its head, and the finality of that time.
     pub fn new(
         chain: &'a Chain,
         contents: &'a Contents,
@@ -84,14 +84,14 @@ impl<'a> View<'a> {
             .filter(|index| *index <= self.newest)
     }
 
-    /// Where a transaction is in the canonical chain.
+    /// Returns the position of a transaction in the canonical chain.
     pub fn place(&self, transaction: &Word) -> Option<(Index, usize)> {
         let mut places = self.chain.places(transaction).iter().copied();
         places.find(|(block, _)| self.is_canonical(*block))
     }
 
-    /// The block that a reference names, if there is one; a hash that has to
-    /// be canonical and a tag that means nothing here are errors.
+    /// Returns the block of a reference, if it exists; a hash that has to be canonical and is
+    /// not, and a tag without meaning here, are errors.
     pub fn find(&self, reference: Reference) -> Result<Option<At>, Failure> {
         let found = match reference {
             Reference::Number(number) => self.canonical(number),
@@ -116,8 +116,7 @@ impl<'a> View<'a> {
             .ok_or_else(|| Failure::server(&format!("{tag} block not found")))
     }
 
-    /// The hash that the state after a block derives from; a block that is
-    /// not there is an error.
+    /// Returns the hash from which the state after a block derives; an unknown block is an error.
     pub fn state(&self, reference: Reference) -> Result<Word, Failure> {
         match self.find(reference)? {
             Some(At::Block(index)) => Ok(self.chain.block(index).hash),
@@ -129,7 +128,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A block's contents.
+    /// Returns a block's contents.
     pub fn block(&self, at: At) -> Block {
         match at {
             At::Block(index) => self.contents.block(self.chain, self.chain.block(index)),
@@ -137,7 +136,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The transactions of a block.
+    /// Returns the transactions of a block.
     pub fn transactions(&self, at: At) -> &'a [Word] {
         match at {
             At::Block(index) => &self.chain.block(index).transactions,
@@ -145,7 +144,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The header of a block, as `newHeads` shows it.
+    /// Returns the header of a block in the format of `newHeads`.
     pub fn header(&self, index: Index) -> Value {
         contents::header(&self.block(At::Block(index)))
     }

@@ -1,5 +1,5 @@
-//! Pages of the Beacon API that have SSZ: values of the newest fork's types,
-//! whose tables say all but how long lists are.
+//! Pages of the Beacon API that exist in SSZ: values of the newest fork's types; the type tables
+//! specify everything except the lengths of lists.
 
 use hyper::header::HeaderValue;
 use sszip_core::ssz::schema::Kind;
@@ -10,7 +10,7 @@ use super::world::Dice;
 use super::Builder;
 use crate::page::CONSENSUS_VERSION;
 
-/// Of mainnet, so that what is for one client is for the other.
+/// Fork of mainnet, so that a page for one client is valid for the others.
 const FORK: Fork = Fork::Fulu;
 const PRESET: Preset = Preset::Mainnet;
 
@@ -52,7 +52,7 @@ const PAGES: [(&str, &str); 10] = [
     ),
 ];
 
-/// How many a list has, by its field: a block as long as mainnet's are.
+/// Number of elements of a list, by its field: a block is as long as mainnet's.
 const COUNTS: [(&str, usize); 10] = [
     ("transactions", 150),
     ("withdrawals", 16),
@@ -66,12 +66,12 @@ const COUNTS: [(&str, usize); 10] = [
     ("pending_deposits", 20),
 ];
 const VALIDATORS: usize = 200;
-/// What is a page by itself, and no field.
+/// Number of elements of a list that is itself a page.
 const PAGE_COUNT: usize = 30;
-/// Any other list has up to so many.
+/// Maximum number of elements of any other list.
 const MOST_OTHERS: u64 = 2;
 const TRANSACTION_BYTES: u64 = 700;
-/// As long as the committees of a slot.
+/// Number of bits, as long as the committees of a slot.
 const BITS: usize = 900;
 
 pub fn add(builder: &mut Builder, dice: &mut Dice) {
@@ -90,14 +90,14 @@ pub fn add(builder: &mut Builder, dice: &mut Dice) {
     }
 }
 
-/// Makes values in SSZ.
+/// Generator of values in SSZ.
 struct Values<'a> {
     schema: &'static Schema,
     dice: &'a mut Dice,
 }
 
 impl Values<'_> {
-    /// A value, which has `count` elements if it is a list.
+    /// Appends a value, which has `count` elements if it is a list.
     fn value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
         let schema = self.schema;
         match &schema.get(ty).kind {
@@ -153,7 +153,7 @@ impl Values<'_> {
         )
     }
 
-    /// Values one after the other, those of any size by offsets.
+    /// Appends values in sequence, those of variable size with offsets.
     fn parts(&mut self, parts: impl Iterator<Item = (TypeId, usize)> + Clone, out: &mut Vec<u8>) {
         let sizes = parts.clone().map(|(ty, _)| self.schema.get(ty).size);
         let fixed_size: usize = sizes.map(|size| size.unwrap_or(4)).sum();

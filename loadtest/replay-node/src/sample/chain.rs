@@ -1,4 +1,4 @@
-//! Blocks and their transactions.
+//! Blocks and transactions of the sample.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -7,13 +7,13 @@ use super::receipts::{self, Receipt};
 use super::values::{Address, BigQuantity, Data, Fixed, Quantity, Word};
 use super::world::{Dice, World};
 
-/// A block on Paris time: slots of 12 s from a known one.
+/// A block after Paris, from which the slots of 12 s are counted.
 const KNOWN_BLOCK: u64 = 17_000_000;
 const KNOWN_TIMESTAMP: u64 = 1_680_911_891;
-/// Withdrawals of a block.
+/// Number of withdrawals of a block.
 pub const WITHDRAWALS: u64 = 16;
 
-/// What a transaction does, from which its logs and traces follow.
+/// Purpose of a transaction, which determines its logs and traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Payment,
@@ -105,8 +105,7 @@ pub struct Header {
     pub timestamp: Quantity<u64>,
 }
 
-/// A block as `eth_getBlockByNumber` gives it; `transactions` are whole ones
-/// or hashes.
+/// A block as `eth_getBlockByNumber` returns it; `transactions` are full ones or hashes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockView<'a, T> {
@@ -129,16 +128,16 @@ pub struct Block {
     pub withdrawals_root: Word,
 }
 
-/// What a block is made around.
+/// Parameters of a generated block.
 #[derive(Debug)]
 pub struct Place {
     pub hash: Word,
     pub number: u64,
     pub timestamp: u64,
     pub base_fee: u64,
-    /// The index of its first withdrawal.
+    /// Index of its first withdrawal.
     pub withdrawal: u64,
-    /// The size of its JSON with full transactions, about.
+    /// Approximate bytes of its JSON with full transactions.
     pub size: usize,
 }
 
@@ -155,7 +154,7 @@ impl Serialize for Hashes<'_> {
 }
 
 impl Block {
-    /// A block whose JSON with full transactions is about `target` bytes.
+    /// Generates a block whose JSON with full transactions has about `target` bytes.
     pub fn generate(world: &World, dice: &mut Dice, number: u64, target: usize) -> Self {
         let hash = dice.fixed();
         let base_fee = dice.between(8_000_000_000, 30_000_000_000);
@@ -178,7 +177,7 @@ impl Block {
         Self::around(world, dice, &place, transactions)
     }
 
-    /// A block of these transactions, with receipts and everything else.
+    /// Builds a block of these transactions, with receipts and all other data.
     pub fn around(
         world: &World,
         dice: &mut Dice,
@@ -207,7 +206,7 @@ impl Block {
             parent_beacon_block_root: dice.fixed(),
             parent_hash: dice.fixed(),
             receipts_root: dice.fixed(),
-            // The hash of the empty list of uncles.
+            // Hash of the empty list of uncles.
             sha3_uncles: super::world::fixed(
                 "1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
             ),
@@ -245,7 +244,7 @@ impl Block {
     }
 }
 
-/// A transaction of its own, at a place in a block.
+/// Generates a transaction at a position in a block.
 pub fn transaction(
     world: &World,
     dice: &mut Dice,
@@ -307,7 +306,7 @@ fn gas_limit(dice: &mut Dice, kind: Kind) -> u64 {
     }
 }
 
-/// The recipient, the input and the value of a transaction.
+/// Returns the recipient, the input and the value of a transaction.
 fn call_data(world: &World, dice: &mut Dice, kind: Kind) -> (Option<Address>, Vec<u8>, u128) {
     match kind {
         Kind::Payment => (Some(world.account(dice)), Vec::new(), dice.amount()),
@@ -335,7 +334,7 @@ fn call_data(world: &World, dice: &mut Dice, kind: Kind) -> (Option<Address>, Ve
         }
         Kind::Call => {
             let mut input = encode(world.selector(dice).0, &words(world, dice, 1, 14));
-            // Signatures and proofs passed along: nothing to compress there.
+            // Signatures and proofs, which don't compress.
             if dice.percent(12) {
                 let len = dice.between(2, 20) as usize * 65;
                 input.extend(dice.bytes(len));
@@ -360,8 +359,8 @@ pub fn words(world: &World, dice: &mut Dice, low: u64, high: u64) -> Vec<Word> {
         .collect()
 }
 
-/// Something as compressible as EVM code: opcodes from a skewed distribution,
-/// with pushed constants between them.
+/// Generates bytes that are as compressible as EVM code: opcodes from a skewed distribution, with
+/// pushed constants between them.
 pub fn code(dice: &mut Dice, len: usize) -> Vec<u8> {
     const OPCODES: [u8; 24] = [
         0x60, 0x80, 0x52, 0x90, 0x61, 0x50, 0x01, 0x81, 0x5b, 0x56, 0x82, 0x91, 0x60, 0x40, 0x51,

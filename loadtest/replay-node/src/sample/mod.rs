@@ -1,8 +1,8 @@
-//! A generated sample of mainnet's answers, for when no recordings are given.
+//! A generated sample of mainnet's responses, used without recordings.
 //!
-//! The same seed gives the same bytes. Sizes run from 24 B to about 5 MB in
-//! steps, so that every path of a proxy is met; entropy is tuned on recorded
-//! answers, which the tests hold to bands of gzip ratios.
+//! The same seed generates the same bytes. Sizes range from 24 B to about 5 MB in steps, so that
+//! every path of a proxy is used; the entropy is tuned to recorded responses, and the tests check
+//! it by bands of gzip ratios.
 
 mod beacon;
 pub mod chain;
@@ -22,20 +22,20 @@ use chain::Block;
 use values::{prefixed, Quantity};
 use world::{Dice, World};
 
-/// The newest block.
+/// Number of the newest block.
 const HEAD: u64 = 22_020_096;
 
-/// For each block, counted back from the head, the size of
-/// `eth_getBlockByNumber` with full transactions, about.
+/// Approximate bytes of `eth_getBlockByNumber` with full transactions, for each block counted
+/// back from the head.
 const BLOCK_SIZES: [usize; 8] = [
     250_000, 30_000, 300_000, 100_000, 10_000, 3_000, 60_000, 740_000,
 ];
-/// The block that is finalized, counted back from the head.
+/// Distance of the finalized block from the head.
 const FINALIZED: usize = 6;
-/// Transactions of the first blocks that can be asked for one by one.
+/// Number of transactions of the first blocks that can be requested one by one.
 const SINGLE_TRANSACTIONS: usize = 10;
 
-/// Fills a table of answers.
+/// Builder of a table of responses.
 struct Builder {
     answers: Answers,
 }
@@ -43,7 +43,7 @@ struct Builder {
 impl Builder {
     /// Adds a result under one or more params.
     fn add(&mut self, method: &str, params: &[String], result: &impl Serialize) {
-        // Plain data: there is nothing in it that has no JSON.
+        // The results are plain data, so serialization can't fail.
         if let Ok(answer) = Answer::from_result(result) {
             self.add_answer(method, params, answer);
         }
@@ -58,7 +58,7 @@ impl Builder {
     }
 }
 
-/// The sample for `seed`.
+/// Generates the sample for `seed`.
 pub fn generate(seed: u64, lenient: bool) -> Answers {
     let mut dice = Dice::new(seed);
     let world = World::new(&mut dice);
@@ -151,10 +151,10 @@ mod tests {
     use super::*;
     use crate::rpc::{Found, Source};
 
-    /// The compressed size at zlib's level 6 decides what a benchmark on this
-    /// data means. The bands are those of recorded mainnet answers.
+    /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
+    /// The bands were measured on recorded mainnet responses.
     #[test]
-    fn compresses_like_recorded_answers() {
+    fn sample_compresses_like_recorded_responses() {
         let answers = generate(1, false);
         let tracer = "{\"tracer\":\"callTracer\"}";
         let bands = [
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn sample_depends_only_on_the_seed() {
         let small = |seed| {
             let mut dice = Dice::new(seed);
             let world = World::new(&mut dice);

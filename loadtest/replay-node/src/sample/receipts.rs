@@ -42,7 +42,7 @@ pub struct Receipt {
     kind: Quantity<u8>,
 }
 
-/// The address, topics and data of a log.
+/// Address, topics and data of a log.
 type Event = (Address, Vec<Word>, Vec<Word>);
 
 pub fn of_block(world: &World, dice: &mut Dice, transactions: &[Transaction]) -> Vec<Receipt> {
@@ -128,8 +128,8 @@ fn events(world: &World, dice: &mut Dice, transaction: &Transaction) -> Vec<Even
     }
 }
 
-/// The logs of one pool's swap: two transfers, the swap, and before version 3
-/// the pool's new reserves.
+/// Generates the logs of one pool's swap: two transfers, the swap, and before version 3 the
+/// pool's new reserves.
 fn swap(world: &World, dice: &mut Dice, router: Address, caller: Address) -> Vec<Event> {
     let pool = world.contract(dice);
     let (sold, bought) = (dice.balance(), dice.balance());
@@ -169,15 +169,15 @@ fn transfer(token: Address, from: Address, to: Address, amount: u128) -> Event {
     (token, topics, vec![amount.into()])
 }
 
-/// A signed word: ones where a positive number has zeros.
+/// Returns a signed word: a negative number, with ones in place of leading zeros.
 fn negative(amount: u128) -> Word {
     let mut word = Word::from(amount.wrapping_neg());
     word.0[..16].fill(0xff);
     word
 }
 
-/// Three bits for each address and topic, as in the yellow paper, except that
-/// any hash will do here: what counts is how many bits are set.
+/// Sets three bits for each address and topic, as in the yellow paper, but with any hash: only
+/// the number of set bits matters.
 fn bloom(logs: &[Log]) -> Data {
     let mut bloom = vec![0; BLOOM_BYTES];
     for log in logs {

@@ -1,4 +1,4 @@
-//! The answers that are not about a block: small ones mostly, and GET pages.
+//! Responses that are not about a block: mostly small ones, and pages of GET.
 
 use serde::Serialize;
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::{Builder, HEAD};
 use crate::answers::Answer;
 
 const NO_PARAMS: &str = "[]";
-/// Contracts and accounts that can be asked about.
+/// Number of contracts and accounts that can be queried.
 const SUBJECTS: usize = 4;
 const VALIDATORS: u64 = 700;
 
@@ -50,8 +50,8 @@ pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
         &none,
         &"Geth/v1.15.11-stable/linux-amd64/go1.24.2",
     );
-    // Some nodes leave the result of a void method out: the smallest answer
-    // there is, 24 B.
+    // Some nodes omit the result of a method that returns nothing: the smallest possible
+    // response, 24 B.
     if let Ok(void) = Answer::from_response(r#"{"jsonrpc":"2.0","id":1}"#) {
         builder.add_answer("debug_freeOSMemory", &none, void);
     }
@@ -118,7 +118,7 @@ fn fee_history(dice: &mut Dice, blocks: u64) -> FeeHistory {
     }
 }
 
-/// Seven full branches of 16 hashes, one short one, and the leaf.
+/// Generates seven full branches of 16 hashes, a short one, and the leaf.
 fn account_proof(dice: &mut Dice, address: Address) -> Proof {
     let branch = |dice: &mut Dice, children: usize| {
         let mut node = vec![0xf9, 0x02, 0x11];
@@ -143,7 +143,7 @@ fn account_proof(dice: &mut Dice, address: Address) -> Proof {
     }
 }
 
-/// Answers of the Beacon API.
+/// Adds responses of the Beacon API.
 fn add_pages(builder: &mut Builder, dice: &mut Dice) {
     let mut add = |path: &str, page: serde_json::Value| {
         builder

@@ -1,5 +1,5 @@
-//! Call traces of a block's transactions, in geth's nested form and in the
-//! flat one of Parity's `trace_*` methods.
+//! Call traces of a block's transactions, in geth's nested form and in the flat form of Parity's
+//! `trace_*` methods.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ const GET_RESERVES: [u8; 4] = [0x09, 0x02, 0xf1, 0xac];
 const TRANSFER: [u8; 4] = [0xa9, 0x05, 0x9c, 0xbb];
 const POOL_SWAP: [u8; 4] = [0x02, 0x2c, 0x0d, 0x9f];
 
-/// A call as geth's callTracer gives it.
+/// A call as geth's callTracer returns it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
@@ -43,7 +43,7 @@ pub struct TransactionTrace {
     pub result: Call,
 }
 
-/// The call traces of a block, in the order of its transactions.
+/// Returns the call traces of a block, in the order of its transactions.
 pub fn of_block(world: &World, dice: &mut Dice, block: &Block) -> Vec<TransactionTrace> {
     block
         .transactions
@@ -111,7 +111,7 @@ impl Tracer<'_> {
         input: Vec<u8>,
         output: Data,
     ) -> Call {
-        // Gas runs down from call to call.
+        // Gas decreases from call to call.
         self.gas -= self.gas / self.dice.between(20, 60);
         Call {
             from,
@@ -133,8 +133,7 @@ impl Tracer<'_> {
         Data(output)
     }
 
-    /// Adds what now and then is passed along and does not compress:
-    /// signatures, proofs, packed orders.
+    /// Occasionally adds data that does not compress: signatures, proofs, packed orders.
     fn opaque(&mut self, data: &mut Vec<u8>) {
         if self.dice.percent(25) {
             let len = self.dice.between(2, 14) as usize * 32;
@@ -142,7 +141,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// What a proxy does: the same call again, on the implementation's code.
+    /// Returns the calls of a proxy contract: the same call with the implementation's code.
     fn proxied(&mut self, proxy: Address, input: &Data) -> Vec<Call> {
         if self.dice.percent(55) {
             return Vec::new();
@@ -158,7 +157,7 @@ impl Tracer<'_> {
         )]
     }
 
-    /// What a router does at one pool.
+    /// Returns the calls of a router at one pool.
     fn pool(&mut self, router: Address, caller: Address) -> Vec<Call> {
         let (pool, token) = (self.world.contract(self.dice), self.world.token(self.dice));
         let bought = self.dice.balance();
@@ -215,7 +214,7 @@ impl Tracer<'_> {
         self.call("STATICCALL", from, token, input, output)
     }
 
-    /// Calls within calls, down to `depth`.
+    /// Returns calls within calls, down to `depth`.
     fn nested(&mut self, from: Address, depth: u64) -> Vec<Call> {
         let most = if depth == 0 { 0 } else { depth + 1 };
         (0..self.dice.between(0, most))
@@ -237,7 +236,7 @@ impl Tracer<'_> {
     }
 }
 
-/// A call as `trace_block` gives it.
+/// A call as `trace_block` returns it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlatTrace<'a> {
@@ -271,7 +270,7 @@ struct Outcome<'a> {
     output: &'a Data,
 }
 
-/// The same traces, one entry a call, parents before their children.
+/// Flattens traces to one entry per call, parents before their children.
 pub fn flatten<'a>(block: &Block, traces: &'a [TransactionTrace]) -> Vec<FlatTrace<'a>> {
     let mut flat = Vec::new();
     for (position, trace) in traces.iter().enumerate() {

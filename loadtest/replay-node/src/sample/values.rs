@@ -55,7 +55,7 @@ impl<T: LowerHex> Serialize for Quantity<T> {
     }
 }
 
-/// A 256-bit number as a quantity: signatures' r and s.
+/// A 256-bit number as a quantity: r and s of signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BigQuantity(pub [u8; 32]);
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings() {
+    fn quantities_have_no_leading_zeros_and_data_all_digits() {
         let mut number = [0; 32];
         assert_eq!(
             serde_json::to_string(&BigQuantity(number)).unwrap(),

@@ -1,9 +1,9 @@
-//! What makes mainnet's data compressible or not: who takes part, and how
-//! often the same ones come back.
+//! Participants of the sample and their frequencies, which determine how well mainnet's data
+//! compresses.
 //!
-//! Hashes, signatures and fresh addresses are random. Contracts, selectors and
-//! topics come from short lists in which the first entries are by far the most
-//! frequent; amounts are small numbers in 32-byte words.
+//! Hashes, signatures and fresh addresses are random. Contracts, selectors and topics come from
+//! short lists whose first entries are by far the most frequent; amounts are small numbers in
+//! 32-byte words.
 
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -29,14 +29,14 @@ const ROUTERS: [&str; 4] = [
     "1111111254eeb25477b68fb85ed929f73a960582",
 ];
 
-/// Topics of the events that fill mainnet's logs.
+/// Topics of the most frequent events in mainnet's logs.
 pub const TRANSFER: &str = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 pub const APPROVAL: &str = "8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925";
 pub const SWAP_V2: &str = "d78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822";
 pub const SWAP_V3: &str = "c42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67";
 pub const SYNC: &str = "1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b03a9fffbbad1";
 
-/// A generator that gives the same sequence for the same seed for ever.
+/// A random generator whose sequence for a seed never changes.
 #[derive(Clone, Debug)]
 pub struct Dice(Xoshiro256PlusPlus);
 
@@ -45,10 +45,10 @@ impl Dice {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The high half of the product: no division, and the bias of a 64-bit
-        // draw is of no consequence here.
+        // The high half of the product: no division, and the bias of a 64-bit draw does not
+        // matter here.
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
@@ -60,7 +60,7 @@ impl Dice {
         self.below(100) < chance
     }
 
-    /// An index below `len`, low ones by far the most likely.
+    /// Returns an index below `len`, low ones by far the most frequent.
     pub fn skewed(&mut self, len: usize) -> usize {
         let unit = self.below(1 << 20) as f64 / (1u64 << 20) as f64;
         let square = unit * unit;
@@ -79,12 +79,12 @@ impl Dice {
         bytes
     }
 
-    /// What is left after trades and fees: a balance without round digits.
+    /// Returns a balance without round digits, as after trades and fees.
     pub fn balance(&mut self) -> u128 {
         u128::from(self.0.next_u64()) << self.below(28)
     }
 
-    /// An amount of wei: often a round one, else up to about 2^72.
+    /// Returns an amount of wei: often a round one, otherwise up to about 2^72.
     pub fn amount(&mut self) -> u128 {
         const ROUND: [u128; 5] = [
             10u128.pow(16),
@@ -103,7 +103,7 @@ impl Dice {
     }
 }
 
-/// The accounts and contracts of the sample.
+/// Accounts and contracts of the sample.
 #[derive(Debug)]
 pub struct World {
     accounts: Vec<Address>,
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// An account, a known one as often as not.
+    /// Returns an account, a known one in half of the cases.
     pub fn account(&self, dice: &mut Dice) -> Address {
         if dice.percent(50) {
             self.accounts[dice.skewed(self.accounts.len())]
@@ -138,7 +138,7 @@ impl World {
         self.contracts[dice.skewed(self.contracts.len())]
     }
 
-    /// A token: mostly one of the large ones.
+    /// Returns a token, mostly one of the large ones.
     pub fn token(&self, dice: &mut Dice) -> Address {
         if dice.percent(65) {
             self.contracts[dice.below(TOKENS.len() as u64) as usize]
@@ -159,8 +159,8 @@ impl World {
         self.topics[dice.skewed(self.topics.len())]
     }
 
-    /// A word of call data or of a log: an offset, a flag, an address, an
-    /// amount, now and then 32 random bytes.
+    /// Returns a word of call data or of a log: an offset, a flag, an address, an amount,
+    /// occasionally 32 random bytes.
     pub fn word(&self, dice: &mut Dice) -> Word {
         match dice.below(100) {
             0..=29 => Word::from(u128::from(dice.between(0, 20) * 32)),
@@ -174,10 +174,10 @@ impl World {
     }
 }
 
-/// Reads one of the constants above.
+/// Decodes one of the constants above.
 pub fn fixed<const N: usize>(digits: &str) -> Fixed<N> {
     let mut bytes = [0; N];
-    // The constants have the right length; the test below reads each.
+    // The constants have the right length; the test below decodes each.
     let read = hex::decode_to_slice(digits, &mut bytes);
     debug_assert!(read.is_ok(), "{digits}");
     Fixed(bytes)
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_are_read_whole() {
+    fn constants_are_decoded_completely() {
         for digits in TOKENS.iter().chain(&ROUTERS) {
             assert_eq!(hex::encode(fixed::<20>(digits).0), *digits);
         }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn dice_stay_in_bounds_and_repeat() {
+    fn dice_are_deterministic_and_within_bounds() {
         let (mut one, mut two) = (Dice::new(7), Dice::new(7));
         for _ in 0..10_000 {
             let number = one.between(3, 9);

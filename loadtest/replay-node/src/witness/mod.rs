@@ -1,11 +1,11 @@
-//! Execution witnesses of any size, made while they are sent: as
-//! `debug_executionWitness` gives them, and in RLP, as
-//! `engine_newPayloadWithWitness` does; in SSZ, as that has it over REST.
+//! Execution witnesses of any size, generated while they are sent: as JSON for
+//! `debug_executionWitness`, in RLP for `engine_newPayloadWithWitness`, and in SSZ for the REST
+//! route.
 //!
-//! All is taken from a pool of nodes, codes, keys and headers that a seed
-//! makes once; which comes where, and digits that make each one of its own,
-//! derive from its number. So a witness is known by its size, its length can
-//! be told beforehand, and no more of it is in memory than a piece.
+//! Their items come from a pool of nodes, codes, keys and headers that is generated once from a
+//! seed; the number of an item determines which pool item it is and the digits that make it
+//! unique. So the size determines the witness, its length is known in advance, and no more than
+//! one piece of it is in memory.
 
 mod pieces;
 mod pool;
@@ -19,7 +19,7 @@ use self::pool::Pool;
 use crate::page::Form;
 use crate::payload::Payload;
 
-/// The lists of a witness.
+/// Lists of a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     State,
@@ -40,7 +40,7 @@ impl List {
         }
     }
 
-    /// One comes with every so many nodes: the shares of recorded witnesses.
+    /// Number of nodes per item of this list: the ratio in recorded witnesses.
     fn every(self) -> u64 {
         match self {
             List::State => 1,
@@ -58,22 +58,22 @@ impl List {
     }
 }
 
-/// What a method gives of a witness.
+/// Format of a witness in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// An object of lists.
+    /// An object with the lists.
     Object,
     /// One string, in RLP: `[headers, codes, state, keys]`.
     Rlp,
-    /// None: the payload's status alone.
+    /// The payload's status, without a witness.
     Status,
-    /// A status and a witness beside it, without keys, as the route has them: SSZ.
+    /// The status and the witness without keys, as the route returns them in SSZ.
     Ssz,
-    /// The same as JSON.
+    /// The status and the witness without keys, in JSON.
     Nested,
 }
 
-/// What the methods give.
+/// Shape of each method's response.
 const METHODS: [(&str, Shape); 12] = [
     ("debug_executionWitness", Shape::Object),
     ("debug_executionWitnessByBlockHash", Shape::Object),
@@ -90,13 +90,13 @@ const METHODS: [(&str, Shape); 12] = [
 ];
 
 impl Shape {
-    /// Of a method; `None`: it has nothing to do with witnesses.
+    /// Returns the shape of a method, or `None` if it does not return a witness.
     pub fn of(method: &str) -> Option<Self> {
         let known = METHODS.iter().find(|(name, _)| *name == method);
         known.map(|(_, shape)| *shape)
     }
 
-    /// What the route gives.
+    /// Returns the shape of the route in a format.
     pub fn of_route(form: Form) -> Self {
         match form {
             Form::Json => Shape::Nested,
@@ -112,7 +112,7 @@ impl Shape {
     }
 }
 
-/// Bytes of a witness' JSON, about: `1500000`, `500M`.
+/// Approximate bytes of a witness in JSON: `1500000`, `500M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -136,12 +136,12 @@ impl FromStr for Size {
     }
 }
 
-/// Where witnesses come from.
+/// Generator of witnesses.
 #[derive(Clone, Debug)]
 pub struct Witness {
     pool: Arc<Pool>,
     size: Size,
-    /// Calls of each of [`METHODS`].
+    /// Number of calls of each of [`METHODS`].
     calls: Arc<[AtomicU64; METHODS.len()]>,
 }
 
@@ -167,7 +167,7 @@ impl Witness {
         methods.map(|((name, _), calls)| (*name, calls.load(Ordering::Relaxed)))
     }
 
-    /// The same of another size.
+    /// Returns a generator of another size that shares the pool.
     pub fn of_size(&self, size: Size) -> Self {
         Self {
             size,
@@ -175,25 +175,25 @@ impl Witness {
         }
     }
 
-    /// The answer to a call in pieces of so many bytes.
+    /// Returns the response to a call in pieces of `piece` bytes.
     pub fn pieces(&self, shape: Shape, id: &str, piece: usize) -> Pieces {
         Pieces::new(self, shape, id, piece)
     }
 
-    /// The answer to a call, whole.
+    /// Returns the complete response to a call.
     pub fn payload(&self, shape: Shape, id: &str) -> Payload {
         let mut pieces = self.pieces(shape, id, usize::MAX);
         Payload::from(pieces.next().unwrap_or_default())
     }
 }
 
-/// How long a witness is.
+/// Lengths of a witness.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// Of each of [`LISTS`].
+    /// Number of items of each of [`LISTS`].
     items: [u64; 4],
     digits: [u64; 4],
-    /// Bytes of its items in RLP, with what precedes each.
+    /// Bytes of the items in RLP, with their prefixes.
     rlp: [u64; 4],
 }
 
@@ -220,7 +220,7 @@ impl Counts {
     }
 }
 
-/// How much precedes an item: headers are lists already.
+/// Returns the bytes of an item's prefix: headers are lists already.
 fn rlp_prefix(list: List, len: u64) -> u64 {
     match list {
         List::Headers => 0,
@@ -228,8 +228,8 @@ fn rlp_prefix(list: List, len: u64) -> u64 {
     }
 }
 
-/// What precedes a string (0x80) or a list (0xc0) of a length in RLP; a string
-/// of one byte has another form, and none here is as short.
+/// Returns the RLP prefix of a string (0x80) or a list (0xc0) of this length; a string of one
+/// byte has another form, but none here is so short.
 fn rlp_head(kind: u8, len: u64) -> Vec<u8> {
     if len < 56 {
         return vec![kind + len as u8];
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn size_is_parsed_with_its_suffix_and_limited() {
         let read = |text: &str| text.parse::<Size>().ok().map(|size| size.0);
         assert_eq!(read("1500"), Some(1500));
         assert_eq!(read("2k"), Some(2000));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_of_rlp() {
+    fn rlp_prefix_depends_on_kind_and_length() {
         assert_eq!(rlp_head(0x80, 55), [0xb7]);
         assert_eq!(rlp_head(0x80, 56), [0xb8, 56]);
         assert_eq!(rlp_head(0xc0, 0), [0xc0]);

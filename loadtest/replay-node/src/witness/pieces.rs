@@ -1,19 +1,19 @@
-//! A witness on its way, piece by piece.
+//! Generator of a witness in pieces.
 
 use bytes::{Bytes, BytesMut};
 
 use super::{rlp_head, rlp_prefix, Counts, List, Shape, Witness, LISTS};
 
 const RLP_ORDER: [List; 4] = [List::Headers, List::Codes, List::State, List::Keys];
-/// What a witness has by the specification.
+/// Lists of a witness by the specification.
 const SPECIFIED: [List; 3] = [List::State, List::Codes, List::Headers];
 const OFFSET: u64 = 4;
-/// As much as an item takes at most, with what is around it.
+/// Maximum bytes of an item with its delimiters.
 const MOST_ITEM: usize = 2 * 24_576 + 64;
 const STATUS: &str = r#"{"status":"VALID","#;
 const STATUS_END: &str = r#""latestValidHash":"0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3","validationError":null}"#;
 
-/// Writes a witness in pieces of one length; the last may be shorter.
+/// Generator of a witness in pieces of one length; the last may be shorter.
 #[derive(Debug)]
 pub struct Pieces {
     witness: Witness,
@@ -22,11 +22,10 @@ pub struct Pieces {
     piece: usize,
     made: BytesMut,
     left: u64,
-    /// The list that is written, an index into the shape's order, and the number
-    /// of its next item.
+    /// The current list, as an index into the shape's order, and the number of its next item.
     list: usize,
     item: u64,
-    /// Of SSZ: where the item begins whose offset is the next.
+    /// In SSZ, the offset of the next item in its list.
     offset: u64,
 }
 
@@ -55,7 +54,7 @@ impl Pieces {
         this
     }
 
-    /// Bytes that are still to come.
+    /// Returns the number of bytes that are not generated yet.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -82,12 +81,13 @@ impl Pieces {
         }
     }
 
-    /// Of the status and of the list of one witness all that precedes its lists.
+    /// Appends the part of the SSZ before the lists: the status, and the offsets of the one
+    /// witness.
     fn begin_ssz(&mut self) {
         const VALID: u8 = 0;
         const STATUS: u64 = 1 + 2 * OFFSET;
         let digits = STATUS_END.split("0x").nth(1).and_then(|it| it.get(..64));
-        // of hex there is no other
+        // the constant has valid hex digits
         let hash = hex::decode(digits.unwrap_or_default()).unwrap_or_default();
         let len = hash.len() as u64;
         self.put_offset(2 * OFFSET);
@@ -108,7 +108,7 @@ impl Pieces {
         self.made.extend_from_slice(&(offset as u32).to_le_bytes());
     }
 
-    /// Bytes of a list in SSZ.
+    /// Returns the bytes of a list in SSZ.
     fn ssz_len(&self, list: List) -> u64 {
         let at = list as usize;
         OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
@@ -132,13 +132,13 @@ impl Pieces {
         }
     }
 
-    /// Bytes of the four lists in RLP.
+    /// Returns the bytes of the four lists in RLP.
     fn rlp_len(&self) -> u64 {
         let of = |len: &u64| rlp_head(0xc0, *len).len() as u64 + len;
         self.counts.rlp.iter().map(of).sum()
     }
 
-    /// Bytes after what [`Pieces::begin`] writes.
+    /// Returns the number of bytes that follow the output of [`Pieces::begin`].
     fn rest(&self) -> u64 {
         let end = self.end().len() as u64;
         let counts = &self.counts;
@@ -160,7 +160,7 @@ impl Pieces {
         }
     }
 
-    /// Writes the next item, or what is around a list; false at the end.
+    /// Appends the next item, or the delimiters of a list; returns false at the end.
     fn step(&mut self) -> bool {
         let Some(list) = self.order().get(self.list).copied() else {
             return false;
@@ -170,7 +170,7 @@ impl Pieces {
             Shape::Rlp => self.rlp(list, number),
             Shape::Ssz => {
                 self.ssz(list, number, count);
-                // its offsets come before
+                // the offsets precede the items
                 count *= 2;
             }
             _ => self.json(list, number),
@@ -206,7 +206,7 @@ impl Pieces {
         self.made.extend_from_slice(open.as_bytes());
     }
 
-    /// Of so many items the offset of each, and then each.
+    /// Appends one of `count` offsets, and after them one of the items.
     fn ssz(&mut self, list: List, number: u64, count: u64) {
         if number >= count {
             let pool = &self.witness.pool;
@@ -267,8 +267,8 @@ mod tests {
         Vec::from(witness.payload(shape, "\"x\"").joined())
     }
 
-    /// The items of a list in RLP, and what follows it; strings without their
-    /// heads, lists with them.
+    /// Returns the items of an RLP list and the bytes after it; strings without their prefixes,
+    /// lists with them.
     fn items(rlp: &[u8]) -> (Vec<&[u8]>, &[u8]) {
         let (head, len, _) = head(rlp);
         let (mut body, rest) = rlp[head..].split_at(len);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_told_beforehand_and_pieces_add_up() {
+    fn announced_length_equals_the_length_of_all_pieces() {
         let pool = Witness::new(3, Size(0));
         for size in [0, 1, 1000, 30_000, 150_000] {
             let witness = pool.of_size(Size(size));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_kept_about() {
+    fn witness_has_approximately_the_requested_size() {
         let pool = Witness::new(3, Size(0));
         for size in [100_000, 3_000_000] {
             let len = whole(&pool.of_size(Size(size)), Shape::Object).len() as u64;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn rlp_has_the_same_items() {
+    fn witness_in_rlp_has_the_items_of_the_object() {
         let witness = Witness::new(3, Size(400_000));
         let object: Value = serde_json::from_slice(&whole(&witness, Shape::Object)).unwrap();
         let status: Value = serde_json::from_slice(&whole(&witness, Shape::Rlp)).unwrap();
@@ -356,9 +356,9 @@ mod tests {
         }
     }
 
-    /// The same lists, as sszip's own walkers read them.
+    /// The route's lists are decoded by sszip's own walkers.
     #[test]
-    fn the_route_has_the_same_items() {
+    fn witness_in_ssz_and_nested_json_has_the_items_of_the_object() {
         let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
         let ty = schema.find("PayloadStatusWithWitness").unwrap();
         for size in [0, 400_000] {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn witness_depends_only_on_the_seed() {
         let of = |seed| whole(&Witness::new(seed, Size(5000)), Shape::Object);
         assert!(of(1) == of(1));
         assert!(of(1) != of(2));

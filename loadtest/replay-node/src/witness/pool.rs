@@ -1,4 +1,4 @@
-//! What witnesses are made of: trie nodes, codes, keys and headers, in hex.
+//! Pool of the items of witnesses: trie nodes, codes, keys and headers, in hex.
 
 use bytes::BytesMut;
 
@@ -10,16 +10,16 @@ const NODES: usize = 4096;
 const CODES: usize = 64;
 const KEYS: usize = 512;
 const HEADERS: usize = 64;
-/// The largest code that may be deployed.
+/// Maximum bytes of a code that may be deployed.
 const MOST_CODE: u64 = 24_576;
-/// Where an item's own digits are: within the first hash of a node or header.
+/// Position of an item's unique digits: within the first hash of a node or header.
 const OWN: std::ops::Range<usize> = 12..28;
 
 /// Items in hex digits.
 #[derive(Debug)]
 pub struct Pool {
     lists: [Vec<String>; 4],
-    /// The same as bytes.
+    /// Items of the lists as bytes.
     bytes: [Vec<Vec<u8>>; 4],
     seed: u64,
 }
@@ -33,7 +33,7 @@ impl Pool {
         let bytes = [
             many(NODES, node),
             many(CODES, |dice| {
-                // as many short ones as long ones
+                // equal shares of short and long ones
                 let most = MOST_CODE >> dice.below(7);
                 let len = dice.between(most / 2, most);
                 let mut code = code(dice, len as usize);
@@ -51,24 +51,24 @@ impl Pool {
         }
     }
 
-    /// The item of a list that has this number, but for its own digits.
+    /// Returns the pool item for this number of a list, without its unique digits.
     pub fn item(&self, list: List, number: u64) -> &str {
         &self.lists[list as usize][self.drawn(list, number)]
     }
 
-    /// Which of its list that is.
+    /// Returns the index of the pool item for this number.
     fn drawn(&self, list: List, number: u64) -> usize {
         let items = self.lists[list as usize].len() as u64;
         (mixed(self.seed ^ (number << 2 | list as u64)) % items) as usize
     }
 
-    /// Its own digits.
+    /// Returns the unique digits of an item.
     fn own(&self, list: List, number: u64) -> impl Iterator<Item = u8> {
         let own = mixed(!self.seed ^ (number << 2 | list as u64));
         (0..OWN.len()).map(move |at| (own >> (4 * at)) as u8 & 15)
     }
 
-    /// The same as bytes.
+    /// Appends the item's bytes with its unique digits.
     pub fn write_bytes(&self, list: List, number: u64, to: &mut BytesMut) {
         let begin = to.len() + OWN.start / 2;
         to.extend_from_slice(&self.bytes[list as usize][self.drawn(list, number)]);
@@ -79,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// Appends the item with its own digits.
+    /// Appends the item's hex digits with its unique digits.
     pub fn write(&self, list: List, number: u64, to: &mut BytesMut) {
         let item = self.item(list, number).as_bytes();
         let mut digits = [0; OWN.end - OWN.start];
@@ -92,7 +92,7 @@ impl Pool {
     }
 }
 
-/// The finalizer of splitmix64: each bit depends on all.
+/// Returns the finalizer of splitmix64: each bit depends on all.
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -100,7 +100,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A node of a trie: full branches mostly, as near the root, others, leaves.
+/// Generates a trie node: mostly full branches, as near the root, otherwise other branches or
+/// leaves.
 fn node(dice: &mut Dice) -> Vec<u8> {
     let children = match dice.below(100) {
         0..=54 => 16,
@@ -114,7 +115,7 @@ fn node(dice: &mut Dice) -> Vec<u8> {
     list(&parts)
 }
 
-/// A block's header: hashes, a bloom, and numbers.
+/// Generates a block header: hashes, a bloom, and numbers.
 fn header(dice: &mut Dice) -> Vec<u8> {
     let lengths = [
         32, 32, 20, 32, 32, 32, 256, 4, 4, 4, 4, 8, 32, 8, 5, 32, 3, 4, 32, 32,
@@ -126,7 +127,7 @@ fn header(dice: &mut Dice) -> Vec<u8> {
         bytes[0] |= 1;
         parts.push(string(&bytes));
     }
-    // The difficulty.
+    // Difficulty.
     parts.insert(7, vec![0x80]);
     list(&parts)
 }
@@ -148,7 +149,7 @@ mod tests {
     use crate::witness::LISTS;
 
     #[test]
-    fn no_two_items_are_the_same() {
+    fn pool_items_are_unique_by_number() {
         let pool = Pool::new(1);
         let mut seen = HashSet::new();
         for list in LISTS {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_as_long_as_those_of_nodes() {
+    fn item_lengths_are_within_the_bounds_of_real_witnesses() {
         let pool = Pool::new(1);
         let bounds = [(66, 532), (192, 24_576), (32, 32), (560, 640)];
         for (list, (least, most)) in LISTS.into_iter().zip(bounds) {

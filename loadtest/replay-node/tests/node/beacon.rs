@@ -1,4 +1,4 @@
-//! Pages of the Beacon API as JSON and SSZ, and what may be wrong with them.
+//! Pages of the Beacon API as JSON and SSZ, and their faults.
 
 use serde_json::{json, Value};
 use sszip_core::ssz::{check, Fork, Preset, Schema};
@@ -13,7 +13,7 @@ const TAKES_SSZ: &str = "application/octet-stream";
 const TAKES_JSON: &str = "application/json";
 const TAKES_BOTH: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
 
-/// A folder with the page in these forms.
+/// Creates a folder with the page in these formats.
 fn recorded(json: bool, ssz: bool) -> Scratch {
     let folder = Scratch::new();
     let name = &PATH[1..];
@@ -40,7 +40,7 @@ fn get(node: &Node, target: &str, accept: &str) -> Response {
     node.client().request("GET", target, &headers, "")
 }
 
-/// The type of a response, its fork, and its body.
+/// Returns the media type of a response, its fork, and its body.
 fn shown(response: &Response) -> (String, Option<String>, &[u8]) {
     let media_type = response.header("content-type").unwrap_or_default();
     let fork = response.header("eth-consensus-version");
@@ -48,7 +48,7 @@ fn shown(response: &Response) -> (String, Option<String>, &[u8]) {
 }
 
 #[test]
-fn a_page_in_the_form_that_is_accepted() {
+fn page_is_sent_in_the_format_that_accept_prefers() {
     let folder = recorded(true, true);
     let node = Node::on(&[folder.path()]);
     for (accept, is_ssz) in [
@@ -73,10 +73,10 @@ fn a_page_in_the_form_that_is_accepted() {
 }
 
 #[test]
-fn one_form_is_made_of_the_other() {
+fn missing_format_is_converted_with_the_beacon_option() {
     for (json, ssz) in [(true, false), (false, true)] {
         let folder = recorded(json, ssz);
-        // As the files have it.
+        // Without the option, only the recorded format is served.
         let node = Node::on(&[folder.path()]);
         let other = get(&node, PATH, if json { TAKES_SSZ } else { TAKES_JSON });
         assert_eq!(other.status, 406);
@@ -98,7 +98,7 @@ fn one_form_is_made_of_the_other() {
 }
 
 #[test]
-fn pages_that_have_no_ssz_stay_json() {
+fn page_without_an_ssz_type_is_served_as_json() {
     let folder = Scratch::new();
     folder.write("eth/v1/node/version.json", r#"{"data":{"version":"x"}}"#);
     let node = Node::on(&["--beacon", "ssz", folder.path()]);
@@ -111,7 +111,7 @@ fn pages_that_have_no_ssz_stay_json() {
 }
 
 #[test]
-fn what_can_not_be_made_is_named() {
+fn page_that_cannot_be_converted_is_named_in_a_warning() {
     let folder = Scratch::new();
     let name = &PATH[1..];
     folder.write(&format!("{name}.ssz"), SSZ);
@@ -143,7 +143,7 @@ fn what_can_not_be_made_is_named() {
 }
 
 #[test]
-fn what_is_said_of_the_fork() {
+fn fork_options_change_the_header_and_the_version_member() {
     let folder = recorded(true, true);
     let node = Node::on(&[folder.path()]);
     let late = r#"{"finalized":true,"data":[{"source_index":"1","target_index":"515"}],"version":"electra"}"#;
@@ -169,13 +169,13 @@ fn what_is_said_of_the_fork() {
 }
 
 #[test]
-fn what_is_wrong_with_the_form_or_the_body() {
+fn format_and_corruption_options_change_the_response() {
     let folder = recorded(true, true);
     let node = Node::on(&[folder.path()]);
     let at = |query: &str, accept: &str| get(&node, &format!("{PATH}?{query}"), accept);
     assert_eq!(at("as=ssz", TAKES_JSON).body, SSZ);
     assert_eq!(at("as=json", TAKES_SSZ).text(), JSON);
-    // Of one form under the other's name.
+    // One format with the media type of the other.
     let mixed = at("as=json&type=application/octet-stream", TAKES_SSZ);
     assert_eq!(shown(&mixed).0, TAKES_SSZ);
     assert_eq!(mixed.text(), JSON);
@@ -205,7 +205,7 @@ fn what_is_wrong_with_the_form_or_the_body() {
 }
 
 #[test]
-fn header_fields_of_a_page() {
+fn recorded_headers_are_sent_with_the_page() {
     let folder = Scratch::new();
     folder.write(
         "eth/v3/validator/blocks/1.json",
@@ -228,7 +228,7 @@ fn header_fields_of_a_page() {
 }
 
 #[test]
-fn a_question_may_be_a_post() {
+fn page_is_served_to_a_post_query() {
     let folder = Scratch::new();
     let path = "/eth/v1/beacon/states/head/validator_identities";
     let json = r#"{"data":[{"index":"1","pubkey":"PUBKEY","activation_epoch":"2"}]}"#
@@ -253,7 +253,7 @@ fn a_question_may_be_a_post() {
 }
 
 #[test]
-fn files_as_pages() {
+fn page_option_serves_files_at_their_paths() {
     let folder = Scratch::new();
     folder.write("a.json", JSON);
     folder.write("b.ssz", SSZ);
@@ -274,7 +274,7 @@ fn files_as_pages() {
 }
 
 #[test]
-fn the_sample_has_values_of_the_newest_fork() {
+fn sample_pages_are_valid_values_of_the_newest_fork() {
     let node = Node::on(&[]);
     let schema = Schema::of(Fork::Fulu, Preset::Mainnet);
     for (path, name) in [

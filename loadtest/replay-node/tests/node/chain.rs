@@ -8,7 +8,7 @@ use super::support::Node;
 
 pub const ADDRESS: &str = "0xdac17f958d2ee523a2206206994597c13d831ec7";
 
-/// A node that plays a chain.
+/// A node with a simulated chain.
 pub struct Chain {
     pub node: Node,
 }
@@ -26,24 +26,24 @@ impl Chain {
         serde_json::from_slice(&response.body).expect("an answer is JSON")
     }
 
-    /// The whole answer to a call.
+    /// Returns the complete response to a call.
     pub fn answer(&self, method: &str, params: &Value) -> Value {
         self.ask("/", method, params)
     }
 
-    /// The answer of an honest node.
+    /// Returns the response of a node without lag, delay or outage.
     pub fn honest(&self, method: &str, params: &Value) -> Value {
         self.ask("/chain/answer", method, params)
     }
 
-    /// The result of a call.
+    /// Returns the result of a call.
     pub fn result(&self, method: &str, params: &Value) -> Value {
         let answer = self.answer(method, params);
         assert_eq!(answer["error"], Value::Null, "{method} {params}");
         answer["result"].clone()
     }
 
-    /// The code of a call's error.
+    /// Returns the code of a call's error.
     pub fn error(&self, method: &str, params: &Value) -> i64 {
         let answer = self.answer(method, params);
         let code = answer["error"]["code"].as_i64();
@@ -56,7 +56,7 @@ impl Chain {
         serde_json::from_slice(&response.body).expect("a page is JSON")
     }
 
-    /// Changes the chain; gives its state.
+    /// Changes the chain; returns its state.
     pub fn change(&self, command: &Value) -> Value {
         let response = self.node.post("/chain", &command.to_string());
         assert_eq!(response.status, 200, "{command}: {}", response.text());
@@ -82,7 +82,7 @@ pub fn number(quantity: &Value) -> u64 {
     u64::from_str_radix(digits.expect("a quantity"), 16).expect("a quantity")
 }
 
-/// Calls that name a block by number, and what they are asked.
+/// Returns calls that refer to a block by number, and their params.
 fn calls_by_number(block: u64) -> Vec<(&'static str, Value)> {
     let at = hex(block);
     vec![
@@ -111,7 +111,7 @@ fn calls_by_number(block: u64) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The first block below `number` and at or above `least` with transactions.
+/// Returns the highest block below `number`, and not below `least`, that has transactions.
 fn busy_block(chain: &Chain, least: u64, number: u64) -> u64 {
     let has_any = |number: &u64| {
         let count = chain.result(
@@ -125,7 +125,7 @@ fn busy_block(chain: &Chain, least: u64, number: u64) -> u64 {
 }
 
 #[test]
-fn blocks_link_and_belong_together() {
+fn blocks_link_to_their_parents_and_agree_in_every_method() {
     let chain = Chain::start(&[
         "--chain-length",
         "40",
@@ -175,7 +175,7 @@ fn blocks_link_and_belong_together() {
 }
 
 #[test]
-fn a_transaction_is_the_same_wherever_it_is_found() {
+fn transaction_is_equal_in_every_method() {
     let chain = Chain::start(&[]);
     let height = busy_block(&chain, 100, 200);
     let block = chain.block(height);
@@ -224,7 +224,7 @@ fn a_transaction_is_the_same_wherever_it_is_found() {
 }
 
 #[test]
-fn the_seed_and_the_commands_decide() {
+fn chain_depends_only_on_seed_and_commands() {
     let commands = [
         json!({"extend": 3}),
         json!({"reorg": {"depth": 2, "length": 4}}),
@@ -249,9 +249,9 @@ fn the_seed_and_the_commands_decide() {
 }
 
 #[test]
-fn two_branches_differ_in_everything() {
+fn two_branches_differ_in_every_response() {
     let chain = Chain::start(&[]);
-    // A height whose block has logs on both branches.
+    // Finds a height with logs on both branches.
     let height = (150..200)
         .rev()
         .find(|height| {
@@ -271,7 +271,7 @@ fn two_branches_differ_in_everything() {
 }
 
 #[test]
-fn orphans_are_read_by_hash() {
+fn orphaned_block_is_found_by_hash_only() {
     let chain = Chain::start(&[]);
     let height = busy_block(&chain, 190, 200);
     let block = chain.block(height);
@@ -305,7 +305,7 @@ fn orphans_are_read_by_hash() {
 }
 
 #[test]
-fn transactions_after_a_reorg() {
+fn orphaned_transactions_are_included_pending_or_dropped_after_a_reorg() {
     let chain = Chain::start(&["--chain-transactions", "12"]);
     let orphaned: Vec<Value> = (195..=200)
         .flat_map(|height| {
@@ -342,7 +342,7 @@ fn transactions_after_a_reorg() {
         again > 3 && waiting > 3 && gone > 3,
         "{again} {waiting} {gone}"
     );
-    // What waits is included in time.
+    // Pending transactions are included eventually.
     chain.change(&json!({"extend": 40}));
     let included = orphaned.iter().filter(|old| {
         let receipt = chain.result("eth_getTransactionReceipt", &json!([old["hash"]]));
@@ -404,7 +404,7 @@ fn beacon_pages_agree_with_the_chain() {
     let honest = chain.page("/chain/answer?path=/eth/v1/beacon/headers/head");
     assert_eq!(honest, head);
 
-    // An orphan is there by root and not canonical.
+    // An orphaned block is found by its root and is not canonical.
     let old = head["data"]["root"].as_str().unwrap();
     chain.change(&json!({"reorg": {"depth": 1, "length": 1}}));
     let orphan = chain.page(&format!("/eth/v1/beacon/headers/{old}"));
@@ -416,7 +416,7 @@ fn beacon_pages_agree_with_the_chain() {
 }
 
 #[test]
-fn thousands_of_blocks_start_at_once_and_go_on_by_themselves() {
+fn chain_of_thousands_of_blocks_starts_immediately_and_grows_by_itself() {
     let chain = Chain::start(&[
         "--chain-length",
         "5000",

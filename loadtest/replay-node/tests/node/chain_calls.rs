@@ -1,11 +1,11 @@
-//! Calls on the simulated chain: their params, their errors, their envelope.
+//! Calls on the simulated chain: params, errors, envelope.
 
 use serde_json::{json, Value};
 
 use super::chain::{hex, number, Chain, ADDRESS};
 
 #[test]
-fn block_parameters() {
+fn block_parameter_accepts_numbers_tags_and_hashes() {
     let chain = Chain::start(&[]);
     let tagged = |tag: &str| chain.result("eth_getBlockByNumber", &json!([tag, false]));
     for (tag, height) in [
@@ -68,7 +68,7 @@ fn block_parameters() {
 }
 
 #[test]
-fn logs_by_range_and_filter() {
+fn logs_are_limited_by_range_address_and_topics() {
     let chain = Chain::start(&[]);
     let logs = |filter: Value| {
         let logs = chain.result("eth_getLogs", &json!([filter]));
@@ -116,7 +116,7 @@ fn logs_by_range_and_filter() {
 }
 
 #[test]
-fn fee_history_ends_where_asked() {
+fn fee_history_ends_at_the_newest_block_of_the_params() {
     let chain = Chain::start(&[]);
     let history = chain.result("eth_feeHistory", &json!([4, "finalized", [10, 50]]));
     assert_eq!(history["oldestBlock"], hex(125));
@@ -137,7 +137,7 @@ fn fee_history_ends_where_asked() {
 }
 
 #[test]
-fn ids_and_batches_are_as_ever() {
+fn ids_and_batches_are_handled_as_with_recordings() {
     let chain = Chain::start(&[]);
     let body = r#"[{"jsonrpc":"2.0","id":"\u0041","method":"eth_chainId"},{"jsonrpc":"2.0","method":"eth_chainId"},{"jsonrpc":"2.0","id":1.50,"method":"eth_syncing","params":[]}]"#;
     let response = chain.node.post("/any/path", body);

@@ -1,4 +1,4 @@
-//! What `/chain` does to the simulated chain and to the node.
+//! Commands of `/chain` on the simulated chain and its node.
 
 use serde_json::{json, Value};
 
@@ -14,13 +14,13 @@ fn heads(state: &Value) -> [u64; 3] {
 }
 
 #[test]
-fn extend_reorg_rollback_adopt() {
+fn extend_reorg_rollback_and_adopt_change_the_head() {
     let chain = Chain::start(&[]);
     let state = chain.change(&json!({"extend": 5}));
     assert_eq!(heads(&state), [205, 160, 128]);
     assert_eq!(state["head"]["hash"], hash_at(&chain, 205));
     let old = state["head"]["hash"].clone();
-    // Same height, longer, shorter, deeper than what is safe.
+    // The new branch has the same height, is longer, shorter, or is deeper than the safe block.
     for (depth, length, head) in [(1, 1, 205), (2, 3, 206), (3, 1, 204), (60, 60, 204)] {
         let before = hash_at(&chain, 205 - 60);
         let state = chain.change(&json!({"reorg": {"depth": depth, "length": length}}));
@@ -34,7 +34,7 @@ fn extend_reorg_rollback_adopt() {
         chain.answer("eth_getBlockByNumber", &json!(["0xc8", false]))["result"],
         Value::Null
     );
-    // Back to the branch that was left first.
+    // Adopts the head of the first branch again.
     let state = chain.change(&json!({"adopt": old}));
     assert_eq!(
         (&state["head"]["number"], &state["head"]["hash"]),
@@ -45,7 +45,7 @@ fn extend_reorg_rollback_adopt() {
 }
 
 #[test]
-fn finality_goes_on_and_back() {
+fn finality_advances_and_is_moved_back() {
     let chain = Chain::start(&[]);
     let state = chain.change(&json!({"finalize": 150}));
     assert_eq!(heads(&state), [200, 175, 150]);
@@ -83,7 +83,7 @@ fn finality_goes_on_and_back() {
 }
 
 #[test]
-fn a_lagging_node_knows_nothing_newer() {
+fn lagging_node_returns_no_newer_block() {
     let chain = Chain::start(&[]);
     let height_200 = hash_at(&chain, 200);
     chain.change(&json!({"finalize": 140}));
@@ -100,7 +100,7 @@ fn a_lagging_node_knows_nothing_newer() {
     assert_eq!(finalized(chain.answer(ask.0, &ask.1)), 140);
     assert_eq!(finalized(chain.honest(ask.0, &ask.1)), 170);
 
-    // By number, by hash and by transaction.
+    // Queries by number, by hash and by transaction.
     let newer = chain.honest("eth_getBlockByNumber", &json!(["0xcc", false]))["result"].clone();
     let unknown = [
         ("eth_getBlockByNumber", json!(["0xcc", false])),
@@ -131,7 +131,7 @@ fn a_lagging_node_knows_nothing_newer() {
 }
 
 #[test]
-fn syncing_is_said() {
+fn syncing_is_reported_by_both_apis() {
     let chain = Chain::start(&[]);
     chain.change(&json!({"syncing": true}));
     let syncing = chain.result("eth_syncing", &json!([]));
@@ -147,7 +147,7 @@ fn syncing_is_said() {
 }
 
 #[test]
-fn another_chain_entirely() {
+fn replaced_chain_has_another_id_and_other_blocks() {
     let chain = Chain::start(&["--chain-transactions", "6"]);
     let (old, block) = (hash_at(&chain, 150), chain.block(150));
     let state = chain.change(&json!({"replace": {"seed": 9, "chain_id": 5}}));
@@ -163,7 +163,7 @@ fn another_chain_entirely() {
 }
 
 #[test]
-fn a_node_that_is_down() {
+fn unavailable_node_responds_with_503_or_closes() {
     let chain = Chain::start(&[]);
     chain.change(&json!({"down": true}));
     let asked = call("1", "eth_chainId", "[]");
@@ -188,7 +188,7 @@ fn a_node_that_is_down() {
 }
 
 #[test]
-fn held_answers_are_those_of_when_they_were_asked() {
+fn delayed_response_shows_the_state_at_its_request() {
     let chain = Chain::start(&[]);
     let hold = |method: &str, ms: u64| chain.change(&json!({"hold": {"method": method, "ms": ms}}));
     let [one, other] = ["eth_chainId", "eth_blockNumber"].map(|method| call("1", method, "[]"));
@@ -202,7 +202,7 @@ fn held_answers_are_those_of_when_they_were_asked() {
         hold(method, 50);
     }
     let (mut batch, mut page) = ask();
-    // Once they are counted they are computed.
+    // A counted call has been computed.
     chain.node.await_stat("/methods/eth_blockNumber", 1);
     chain.node.await_stat("/pages", 1);
     chain.change(&json!({"extend": 1}));
@@ -214,7 +214,7 @@ fn held_answers_are_those_of_when_they_were_asked() {
     assert!(response.text().contains("\"slot\":\"200\""));
     assert_eq!(response.end, End::Complete);
 
-    // That answers do wait shows when they wait for ever; others do not.
+    // With a delay without end, delayed responses don't arrive and others do.
     for method in ["eth_blockNumber", "GET"] {
         hold(method, 600_000);
     }
@@ -223,7 +223,7 @@ fn held_answers_are_those_of_when_they_were_asked() {
     assert!(batch.is_silent() && page.is_silent());
     let state = hold("eth_blockNumber", 0);
     assert_eq!(state["hold"], json!({"GET": 600_000}));
-    // What was held back by that is sent.
+    // The end of the delay sends the delayed responses.
     let mut response = batch.head();
     batch.body(&mut response);
     assert_eq!(response.end, End::Complete);
@@ -235,7 +235,7 @@ fn held_answers_are_those_of_when_they_were_asked() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn invalid_command_is_refused_and_the_chain_unchanged() {
     let chain = Chain::start(&[]);
     let before = chain.page("/chain");
     for body in [

@@ -1,4 +1,4 @@
-//! What a client hears of the simulated chain: WebSocket and event streams.
+//! Events of the simulated chain for clients: WebSocket and event streams.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Socket {
         self.next()
     }
 
-    /// The next head of a subscription.
+    /// Returns the next head of a subscription.
     fn head(&mut self, subscription: &Value) -> Value {
         let told = self.next();
         assert_eq!(told["method"], "eth_subscription");
@@ -53,7 +53,7 @@ impl Socket {
         told["params"]["result"].clone()
     }
 
-    /// Reads to the close.
+    /// Reads until the close.
     fn closed(mut self) -> bool {
         loop {
             match self.0.read() {
@@ -66,7 +66,7 @@ impl Socket {
 }
 
 #[test]
-fn calls_and_new_heads_over_websocket() {
+fn websocket_serves_calls_and_new_heads() {
     let chain = Chain::start(&[]);
     let mut socket = Socket::open(&chain);
     assert_eq!(socket.ask("eth_chainId", json!([]))["result"], "0x1");
@@ -82,7 +82,7 @@ fn calls_and_new_heads_over_websocket() {
         }
         assert_eq!(head["transactions"], Value::Null);
     }
-    // After a reorg each new block is told; a rollback is told by nobody.
+    // A reorg notifies of each new block; a rollback causes no notification.
     chain.change(&json!({"reorg": {"depth": 2, "length": 3}}));
     for height in [202, 203, 204] {
         assert_eq!(
@@ -92,7 +92,7 @@ fn calls_and_new_heads_over_websocket() {
     }
     chain.change(&json!([{"rollback": 2}, {"extend": 1}]));
     assert_eq!(socket.head(&subscription)["hash"], chain.block(203)["hash"]);
-    // A node that falls behind tells of heads again, and of new ones later.
+    // A node that falls behind notifies of heads again, and of new ones later.
     chain.change(&json!([{"lag": 2}, {"extend": 1}]));
     assert_eq!(socket.head(&subscription)["number"], hex(202));
     chain.change(&json!({"extend": 2}));
@@ -116,7 +116,7 @@ fn calls_and_new_heads_over_websocket() {
 }
 
 #[test]
-fn upgrades_that_are_none() {
+fn upgrade_with_another_version_or_without_a_key_is_refused() {
     let chain = Chain::start(&[]);
     let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n";
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -125,7 +125,7 @@ fn upgrades_that_are_none() {
         client.send_request("GET", path, headers, "");
         client.head()
     };
-    // The key of RFC 6455 and its answer.
+    // The key of RFC 6455 and its accept value.
     let accepted = get("/", &format!("{upgrade}{key}Sec-WebSocket-Version: 13\r\n"));
     assert_eq!(accepted.status, 101);
     let accept = accepted.header("sec-websocket-accept");
@@ -139,7 +139,7 @@ fn upgrades_that_are_none() {
 }
 
 #[test]
-fn a_websocket_holds_answers_but_not_heads() {
+fn delay_affects_responses_over_websocket_but_not_heads() {
     let chain = Chain::start(&[]);
     let mut socket = Socket::open(&chain);
     let subscription = socket.ask("eth_subscribe", json!(["newHeads"]))["result"].clone();
@@ -156,7 +156,7 @@ fn a_websocket_holds_answers_but_not_heads() {
 }
 
 #[test]
-fn a_node_that_goes_down_hangs_up() {
+fn unavailable_node_closes_websocket_connections() {
     let mut chain = Chain::start(&[]);
     let socket = Socket::open(&chain);
     chain.node.await_stat("/connections/open", 2);
@@ -169,7 +169,7 @@ fn a_node_that_goes_down_hangs_up() {
 }
 
 #[test]
-fn beacon_events() {
+fn event_stream_has_the_requested_topics() {
     let mut chain = Chain::start(&[]);
     assert_eq!(chain.node.get("/eth/v1/events").status, 400);
     assert_eq!(chain.node.get("/eth/v1/events?topics=nothing").status, 400);
@@ -217,7 +217,7 @@ fn beacon_events() {
     assert_eq!(events(&reorgs.rest()).len(), 2);
 }
 
-/// The events of a chunked stream to its end.
+/// Parses the events of a chunked stream up to its end.
 fn events(stream: &[u8]) -> Vec<(String, Value)> {
     let text = std::str::from_utf8(stream).expect("events are UTF-8");
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! Every recorded exchange of the corpus, when it is there.
+//! Every recorded exchange of the corpus, if it is available.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn json_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The recordings, where there are any; a test is skipped by name.
+/// Returns the folder of recordings, or reports that the test is skipped.
 fn corpus(test: &str) -> Option<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     if !corpus.is_dir() {
@@ -65,7 +65,7 @@ fn recorded_values_in_the_other_form() {
     let node = Node::on(&args);
     let genesis: Value = serde_json::from_slice(&node.get(state).body).unwrap();
     assert_eq!(genesis["version"], "phase0");
-    // As it is known of Sepolia.
+    // The known root of Sepolia.
     assert_eq!(
         genesis["data"]["genesis_validators_root"],
         "0xd8ea171f3c94aea21ebc42a1ed61052acf3f9209c00e4efbaaddac09ed9b8078"
@@ -86,7 +86,7 @@ fn every_recorded_exchange_is_answered() {
     let Some(corpus) = corpus("every_recorded_exchange_is_answered") else {
         return;
     };
-    // Not the witnesses: they hold three forms of an answer to the same call.
+    // The witnesses are excluded: they contain three formats of the response to one call.
     let (execution, beacon) = (corpus.join("execution"), corpus.join("beacon"));
     let node = Node::on(&[execution.to_str().unwrap(), beacon.to_str().unwrap()]);
     let mut client = node.client();

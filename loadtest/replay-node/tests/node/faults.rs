@@ -1,4 +1,4 @@
-//! Everything that breaks HTTP's rules or the response's promises.
+//! Responses that violate HTTP or their own head.
 
 use super::support::{block_call, call, Client, End, Node};
 
@@ -10,7 +10,7 @@ fn chain_id() -> String {
 }
 
 #[test]
-fn cut_at_every_place_with_a_length() {
+fn body_with_a_length_is_cut_at_every_position() {
     let node = Node::start(&[]);
     for cut in [0, 1, 17, 38] {
         let response = node.post(&format!("/?cut={cut}"), &chain_id());
@@ -23,7 +23,7 @@ fn cut_at_every_place_with_a_length() {
 }
 
 #[test]
-fn cut_at_every_place_of_chunks() {
+fn chunked_body_is_cut_at_every_position() {
     let node = Node::start(&[]);
     // The chunks end at 16, 32 and 39.
     for cut in [0, 1, 15, 16, 17, 32, 38] {
@@ -39,7 +39,7 @@ fn cut_at_every_place_of_chunks() {
 }
 
 #[test]
-fn cut_of_a_gzipped_body() {
+fn gzipped_body_is_cut_or_truncated() {
     let node = Node::start(&[]);
     for framing in ["length", "chunked"] {
         let target = format!("/?gzip=always&framing={framing}&cut=1000");
@@ -48,21 +48,21 @@ fn cut_of_a_gzipped_body() {
         assert_eq!((response.body.len(), response.end), (1000, End::Closed));
         response.gunzipped().unwrap_err();
     }
-    // Whole by its framing, cut by its coding.
+    // The message is complete, and its gzip member is truncated.
     let response = node.post("/?gzip=always&truncate=1000", &block_call());
     assert_eq!((response.body.len(), response.end), (1000, End::Complete));
     response.gunzipped().unwrap_err();
 }
 
 #[test]
-fn a_cut_can_be_a_reset() {
+fn cut_with_reset_resets_the_connection() {
     let node = Node::start(&[]);
     let response = node.post("/?cut=0&reset=1", &chain_id());
     assert_eq!((response.end, response.body.len()), (End::Reset, 0));
 }
 
 #[test]
-fn a_stall_lasts_until_the_client_goes() {
+fn stalled_response_waits_until_the_client_closes() {
     let node = Node::start(&[]);
     for (target, stalled) in [
         ("/?stall=5", &b"{\"jso"[..]),
@@ -86,7 +86,7 @@ fn a_stall_lasts_until_the_client_goes() {
 }
 
 #[test]
-fn a_stall_can_end() {
+fn response_is_completed_after_a_stall_with_a_duration() {
     let node = Node::start(&[]);
     for framing in ["length", "chunked", "close"] {
         for stall in [0, 5, 16, 39] {
@@ -102,7 +102,7 @@ fn a_stall_can_end() {
 }
 
 #[test]
-fn server_errors_are_html() {
+fn error_option_sends_an_html_page() {
     let node = Node::start(&["--for", "eth_syncing:error=502"]);
     let mut client = node.client();
     for (target, body, status) in [
@@ -126,7 +126,7 @@ fn server_errors_are_html() {
 }
 
 #[test]
-fn garbage_is_not_http() {
+fn garbage_option_sends_bytes_that_are_not_http() {
     let node = Node::start(&[]);
     for len in [1, 20, 5000] {
         let mut client = node.client();
@@ -138,7 +138,7 @@ fn garbage_is_not_http() {
 }
 
 #[test]
-fn wrong_lengths() {
+fn length_off_option_changes_content_length_only() {
     let node = Node::start(&[]);
     let long = node.post("/?length_off=5", &chain_id());
     assert_eq!(long.header("content-length").as_deref(), Some("44"));
@@ -155,7 +155,7 @@ fn wrong_lengths() {
 }
 
 #[test]
-fn delimited_by_the_close() {
+fn close_framing_delimits_the_body_by_the_close() {
     let node = Node::start(&["--gzip"]);
     for (framing, version) in [("close", "HTTP/1.1"), ("close10", "HTTP/1.0")] {
         for pieces in ["", "&piece=7&pause_ms=0"] {
@@ -177,7 +177,7 @@ fn delimited_by_the_close() {
 }
 
 #[test]
-fn large_bodies_arrive_whole_before_a_close() {
+fn large_body_arrives_up_to_its_cut_or_close() {
     let node = Node::on(&[]);
     let body = call("7", "trace_block", r#"["0x14ffffe"]"#);
     let whole = node.post("/", &body).body;
@@ -189,7 +189,7 @@ fn large_bodies_arrive_whole_before_a_close() {
 }
 
 #[test]
-fn faults_follow_answers_on_the_same_connection() {
+fn fault_occurs_after_responses_on_the_same_connection() {
     let node = Node::start(&[]);
     let mut client = node.client();
     for _ in 0..3 {
@@ -209,7 +209,7 @@ fn faults_follow_answers_on_the_same_connection() {
 }
 
 #[test]
-fn answers_before_a_pipelined_fault_arrive_whole() {
+fn responses_before_a_pipelined_fault_are_complete() {
     let node = Node::start(&[]);
     let mut client = node.client();
     client.send_request("POST", "/", "", &block_call());
@@ -226,7 +226,7 @@ fn answers_before_a_pipelined_fault_arrive_whole() {
 }
 
 #[test]
-fn faults_on_a_unix_socket() {
+fn faults_occur_on_a_unix_socket_too() {
     let folder = super::support::Scratch::new();
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());

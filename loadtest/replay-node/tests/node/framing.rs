@@ -1,11 +1,11 @@
-//! Lengths, chunks, codings: everything that keeps HTTP's rules.
+//! Lengths, chunks and codings of responses that conform to HTTP.
 
 use super::support::{block_call, call, End, Node};
 
 const ASKS_GZIP: &str = "Accept-Encoding: gzip\r\n";
 
 #[test]
-fn exact_length_and_keep_alive() {
+fn response_has_an_exact_length_and_the_connection_is_kept_alive() {
     let node = Node::start(&[]);
     let mut client = node.client();
     for _ in 0..3 {
@@ -38,7 +38,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn http_1_0() {
+fn http_1_0_response_has_a_length_or_ends_with_the_close() {
     let node = Node::start(&[]);
     let body = call("1", "eth_chainId", "[]");
     let len = body.len();
@@ -79,11 +79,11 @@ fn http_1_0() {
 }
 
 #[test]
-fn chunks_have_the_size_asked_for() {
+fn chunks_have_the_size_of_the_piece_option() {
     let node = Node::start(&[]);
     let whole = node.post("/", &block_call());
     for (piece, pause) in [(1000, ""), (4096, "&pause_ms=0"), (1 << 20, "&pause_ms=1")] {
-        // Under a different id the answer comes in slices; pieces ignore them.
+        // With a different id the response consists of slices; pieces ignore their boundaries.
         let other_id = block_call().replacen("\"id\":1", "\"id\":2", 1);
         let target = format!("/?framing=chunked&piece={piece}{pause}");
         let response = node.post(&target, &other_id);
@@ -101,7 +101,7 @@ fn chunks_have_the_size_asked_for() {
 }
 
 #[test]
-fn a_pause_sends_what_is_there() {
+fn first_piece_is_flushed_before_a_pause() {
     let node = Node::start(&[]);
     for framing in ["length", "chunked"] {
         let mut client = node.client();
@@ -117,7 +117,7 @@ fn a_pause_sends_what_is_there() {
 }
 
 #[test]
-fn framing_by_flags() {
+fn flags_set_the_framing_by_method() {
     let node = Node::start(&[
         "--chunked",
         "eth_chainId,eth_blockNumber",
@@ -140,7 +140,7 @@ fn framing_by_flags() {
     let batch = format!("[{}]", call("1", "eth_syncing", "[]"));
     assert_eq!(node.post("/", &batch).chunks, [16, 16, 9]);
     assert_eq!(node.get("/eth/v1/node/version").chunks[0], 16);
-    // The request's own options come last.
+    // The request's own options override all others.
     let own = node.post("/?framing=length", &call("1", "eth_chainId", "[]"));
     assert!(own.chunks.is_empty());
 
@@ -151,7 +151,7 @@ fn framing_by_flags() {
 }
 
 #[test]
-fn gzip_when_asked_as_geth_does() {
+fn gzip_flag_compresses_for_any_accept_encoding_with_gzip() {
     let node = Node::start(&["--gzip"]);
     let plain = node.post("/", &block_call());
     assert_eq!(plain.header("content-encoding"), None);
@@ -188,7 +188,7 @@ fn gzip_when_asked_as_geth_does() {
 }
 
 #[test]
-fn gzip_is_off_unless_told_and_can_be_forced() {
+fn gzip_is_off_by_default_and_forced_by_an_option() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let off = client.post("/", ASKS_GZIP, &block_call());
@@ -205,7 +205,7 @@ fn gzip_is_off_unless_told_and_can_be_forced() {
 }
 
 #[test]
-fn what_the_node_saw_is_echoed() {
+fn request_headers_that_reached_the_node_are_echoed() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let body = call("1", "eth_chainId", "[]");
@@ -226,7 +226,7 @@ fn what_the_node_saw_is_echoed() {
 }
 
 #[test]
-fn status_headers_and_type_on_demand() {
+fn options_set_status_headers_and_media_type() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let body = call("1", "eth_chainId", "[]");
@@ -250,6 +250,6 @@ fn status_headers_and_type_on_demand() {
         assert_eq!(response.header("transfer-encoding"), None);
         assert_eq!(response.header("content-encoding"), None);
     }
-    // No body came with those: the connection is still in step.
+    // The responses above had no body, so the connection is in step.
     assert_eq!(client.post("/", "", &body).status, 200);
 }

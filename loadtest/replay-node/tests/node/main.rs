@@ -1,4 +1,4 @@
-//! The binary as tests and proxies meet it: over sockets, byte for byte.
+//! The binary as tests and proxies use it: over sockets, byte by byte.
 
 mod beacon;
 mod chain;

@@ -19,7 +19,7 @@ fn run(args: &[&str]) -> (bool, String, String) {
 }
 
 #[test]
-fn signals_stop_it_cleanly() {
+fn signal_stops_the_node_after_the_current_response() {
     for signal in ["TERM", "INT"] {
         let mut node = Node::start(&[]);
         let mut idle = node.client();
@@ -37,7 +37,7 @@ fn signals_stop_it_cleanly() {
         node.await_stat("/in_flight", 2);
         let status = node.signal(signal);
         assert_eq!(status.code(), Some(0), "{signal}");
-        // What was under way and could end, did.
+        // The response that could end was completed.
         let mut response = slow.head();
         slow.body(&mut response);
         assert!(response.text().contains("0x1"));
@@ -46,11 +46,11 @@ fn signals_stop_it_cleanly() {
 }
 
 #[test]
-fn several_listeners() {
+fn node_listens_on_tcp_and_unix_sockets_and_removes_its_socket_file() {
     let folder = Scratch::new();
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());
-    // The file of a node that was killed is in nobody's way.
+    // The socket file of a killed node is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let recordings = few_recordings();
@@ -82,7 +82,7 @@ fn several_listeners() {
 }
 
 #[test]
-fn a_socket_in_use_is_not_taken() {
+fn socket_in_use_is_not_replaced() {
     let folder = Scratch::new();
     let path = folder.0.join("node.sock");
     let _owner = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -94,7 +94,7 @@ fn a_socket_in_use_is_not_taken() {
 }
 
 #[test]
-fn bad_arguments_are_named() {
+fn invalid_argument_is_named_in_the_error() {
     let cases: [(&[&str], &str); 18] = [
         (&["--chain", "/nonexistent"], "cannot be used with"),
         (&["--chain-length", "5"], "--chain"),
@@ -130,7 +130,7 @@ fn bad_arguments_are_named() {
 }
 
 #[test]
-fn the_list_tells_what_is_served() {
+fn list_option_prints_the_served_methods_and_sizes() {
     let (success, list, _) = run(&["--list"]);
     assert!(success);
     let node = Node::on(&[]);

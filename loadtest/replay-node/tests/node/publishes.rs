@@ -1,4 +1,4 @@
-//! What is sent to be published: whether it is taken, and what is counted.
+//! Publishes: whether they are accepted, and how they are counted.
 
 use serde_json::{json, Value};
 
@@ -20,7 +20,7 @@ fn counts(json: u64, ssz: u64, repeated: u64, refused: u64) -> Value {
 }
 
 #[test]
-fn bodies_are_taken_in_the_forms_of_the_node() {
+fn publish_is_accepted_in_the_formats_of_the_node() {
     for (forms, json, ssz) in [("json", 200, 415), ("ssz", 415, 200), ("both", 200, 200)] {
         let node = Node::start(&["--beacon", forms]);
         let of_json = publish(&node, BLOCKS, &[FORK, OF_JSON].concat(), "{}");
@@ -42,7 +42,7 @@ fn bodies_are_taken_in_the_forms_of_the_node() {
 }
 
 #[test]
-fn what_is_no_publish_is_refused() {
+fn invalid_publish_is_refused_and_counted() {
     let node = Node::start(&[]);
     let cases = [
         (BLOCKS, OF_SSZ.to_owned(), SSZ, 400),
@@ -69,7 +69,7 @@ fn what_is_no_publish_is_refused() {
     }
     let expected = json!({BLOCKS: counts(0, 0, 0, 6), POOL: counts(1, 0, 0, 0)});
     assert_eq!(node.stats()["publishes"], expected);
-    // And calls stay calls.
+    // A JSON-RPC call to such a path is still a call.
     assert_eq!(
         node.post("/eth/", &call("1", "eth_chainId", "[]")).status,
         200
@@ -78,7 +78,7 @@ fn what_is_no_publish_is_refused() {
 }
 
 #[test]
-fn what_was_taken_counts_even_if_its_answer_is_lost() {
+fn accepted_publish_is_counted_even_if_its_response_is_lost() {
     let node = Node::start(&[]);
     let headers = [FORK, OF_SSZ].concat();
     for fault in ["lost=on", "lost=on&reset=on"] {
@@ -92,7 +92,7 @@ fn what_was_taken_counts_even_if_its_answer_is_lost() {
 }
 
 #[test]
-fn what_is_refused_on_demand_was_not_taken() {
+fn publish_refused_by_an_option_is_not_accepted() {
     let node = Node::start(&[]);
     let headers = [FORK, OF_SSZ].concat();
     for fault in ["refuse=415", "refuse=503", "error=502"] {
@@ -105,7 +105,7 @@ fn what_is_refused_on_demand_was_not_taken() {
 }
 
 #[test]
-fn the_last_that_was_taken_can_be_read() {
+fn last_accepted_publish_is_returned_unchanged() {
     let node = Node::start(&[]);
     let published = format!("/published{BLOCKS}");
     assert_eq!(node.get(&published).status, 404);
@@ -117,12 +117,12 @@ fn the_last_that_was_taken_can_be_read() {
     let of = |name: &str| last.header(name).unwrap_or_default();
     assert_eq!(of("content-type"), "application/octet-stream");
     assert_eq!(of("eth-consensus-version"), "electra");
-    // Reading it is no request.
+    // A GET of it is not counted.
     assert_eq!(node.stats()["requests"], 3);
 }
 
 #[test]
-fn large_bodies_are_taken() {
+fn large_publish_is_accepted() {
     let node = Node::start(&[]);
     let body = "x".repeat(6 << 20);
     let response = publish(&node, BLOCKS, &[FORK, OF_SSZ].concat(), &body);

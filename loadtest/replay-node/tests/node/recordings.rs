@@ -1,4 +1,4 @@
-//! Folders of recordings: what is served of them, to the byte.
+//! Folders of recordings, and the exact bytes that are served from them.
 
 use super::support::{call, Node, Scratch};
 
@@ -24,7 +24,7 @@ fn responses_are_compact_and_otherwise_as_recorded() {
 }
 
 #[test]
-fn pages_are_served_at_their_path() {
+fn json_file_is_served_as_a_page_at_its_path() {
     let folder = Scratch::new();
     folder.write(
         "eth/v1/node/version.json",
@@ -44,7 +44,7 @@ fn pages_are_served_at_their_path() {
 }
 
 #[test]
-fn broken_files_are_named_and_the_rest_is_served() {
+fn broken_file_is_named_in_a_warning_and_the_rest_is_served() {
     let folder = Scratch::new();
     folder.write("m/test_1.json", "[{\"request\":");
     folder.write("m/test_2.json", r#"[{"request":{"method":"m"}}]"#);
@@ -67,7 +67,7 @@ fn broken_files_are_named_and_the_rest_is_served() {
 }
 
 #[test]
-fn folders_add_up() {
+fn recordings_of_all_folders_are_served() {
     let (one, two) = (Scratch::new(), Scratch::new());
     one.write(
         "m/test_1.json",

@@ -3,7 +3,7 @@
 use super::support::{call, End, Node, Scratch};
 
 #[test]
-fn every_id_comes_back_as_it_was_written() {
+fn id_is_returned_in_the_notation_of_the_request() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let ids = [
@@ -33,7 +33,7 @@ fn every_id_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn a_large_answer_differs_only_in_its_id() {
+fn large_response_differs_only_in_its_id() {
     let node = Node::on(&[]);
     let mut client = node.client();
     let mut ask = |id| client.post("/", "", &call(id, "trace_block", r#"["0x14ffffe"]"#));
@@ -44,7 +44,7 @@ fn a_large_answer_differs_only_in_its_id() {
 }
 
 #[test]
-fn errors_are_answers() {
+fn rpc_error_has_status_200() {
     let node = Node::start(&[]);
     let cases = [
         ("{", -32700),
@@ -70,7 +70,7 @@ fn errors_are_answers() {
 }
 
 #[test]
-fn batches_and_notifications() {
+fn batch_response_omits_notifications() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let note = r#"{"jsonrpc":"2.0","method":"eth_chainId"}"#;
@@ -87,7 +87,7 @@ fn batches_and_notifications() {
         assert_eq!((response.status, response.text()), (200, ""));
     }
 
-    // More members than one write takes slices.
+    // More members than the slices of one write.
     let many = vec![two; 500].join(",");
     let response = client.post("/", "", &format!("[{many}]"));
     let expected = vec![r#"{"jsonrpc":"2.0","id":"b","result":"1"}"#; 500].join(",");
@@ -95,7 +95,7 @@ fn batches_and_notifications() {
 }
 
 #[test]
-fn lenient_answers_params_that_were_not_recorded() {
+fn lenient_node_responds_to_params_that_were_not_recorded() {
     let folder = Scratch::new();
     let pairs = r#"[{"request":{"method":"m","params":[1]},"response":{"id":1,"result":"first"}},
         {"request":{"method":"m","params":[2]},"response":{"id":1,"result":"second"}}]"#;
@@ -116,7 +116,7 @@ fn lenient_answers_params_that_were_not_recorded() {
 }
 
 #[test]
-fn get_routes() {
+fn get_serves_pages_health_and_404() {
     let node = Node::start(&[]);
     let version = node.get("/eth/v1/node/version?other=1");
     assert_eq!(version.status, 200);
@@ -137,7 +137,7 @@ fn head_has_the_length_of_get_and_no_body() {
     let mut client = node.client();
     let get = client.request("GET", path, "", "");
     assert!(get.body.len() > 20_000);
-    // What follows on the same connection proves that no body came.
+    // The next response on the connection proves that no body was sent.
     let head = client.request("HEAD", path, "", "");
     assert_eq!(head.header("content-length"), get.header("content-length"));
     let next = client.request("GET", path, "", "");
@@ -145,7 +145,7 @@ fn head_has_the_length_of_get_and_no_body() {
 }
 
 #[test]
-fn options_that_are_not_understood_are_refused() {
+fn invalid_option_is_refused_with_400() {
     let node = Node::start(&[]);
     let body = call("1", "eth_chainId", "[]");
     let unknown = node.post("/?framming=chunked", &body);

@@ -1,9 +1,9 @@
-//! What `GET /stats` says about the requests that came.
+//! Counters of requests in `GET /stats`.
 
 use super::support::{block_call, call, Node};
 
 #[test]
-fn counts_by_method() {
+fn calls_are_counted_by_method() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let chain_id = call("1", "eth_chainId", "[]");
@@ -39,7 +39,7 @@ fn counts_by_method() {
 }
 
 #[test]
-fn counts_bytes_of_bodies() {
+fn body_bytes_are_counted_in_both_directions() {
     let node = Node::start(&[]);
     let mut client = node.client();
     let (mut sent, mut received) = (0, 0);
@@ -62,7 +62,7 @@ fn counts_bytes_of_bodies() {
 }
 
 #[test]
-fn a_request_is_in_flight_until_its_body_is_sent() {
+fn request_is_in_flight_until_its_body_is_sent() {
     let node = Node::start(&[]);
     let mut client = node.client();
     client.send_request(

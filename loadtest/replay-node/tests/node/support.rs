@@ -1,4 +1,4 @@
-//! A running node, and a client that sees what is on the wire.
+//! A running node, and a client that exposes the bytes on the wire.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A hang becomes a failed read after this.
+/// Timeout of a read, so that a hang becomes a failed read.
 const READ_LIMIT: Duration = Duration::from_secs(20);
 
-/// A node on port 0, killed when it is dropped.
+/// A node on port 0, which is killed when dropped.
 pub struct Node {
     child: Child,
-    /// What it serves, unless the test brought something else.
+    /// Its recordings, unless the test supplied others.
     recordings: Option<Scratch>,
     stdout: BufReader<std::process::ChildStdout>,
     pub port: u16,
 }
 
 impl Node {
-    /// A node on the recordings of [`few_recordings`].
+    /// Starts a node with [`few_recordings`].
     pub fn start(args: &[&str]) -> Self {
         let recordings = few_recordings();
         let mut node = Self::on(&[args, &[recordings.path()]].concat());
@@ -32,7 +32,7 @@ impl Node {
         node
     }
 
-    /// A node on the folders among `args`, or on the generated sample.
+    /// Starts a node with the folders among `args`, or with the generated sample.
     pub fn on(args: &[&str]) -> Self {
         let mut node = Self::spawn(&[&["--listen", "127.0.0.1:0"], args].concat());
         let line = node.line();
@@ -45,7 +45,7 @@ impl Node {
         node
     }
 
-    /// A node with these arguments and no others; the port is not known.
+    /// Starts a node with exactly these arguments; its port is unknown.
     pub fn spawn(args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_replay-node"))
             .args(args)
@@ -65,7 +65,7 @@ impl Node {
         self.child.id()
     }
 
-    /// The next line that the node prints.
+    /// Returns the next line that the node prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("stdout is read");
@@ -80,7 +80,7 @@ impl Node {
         Client::new(stream)
     }
 
-    /// Posts `body` to `target` on a connection of its own.
+    /// Posts `body` to `target` on a separate connection.
     pub fn post(&self, target: &str, body: &str) -> Response {
         self.client().post(target, "", body)
     }
@@ -94,7 +94,7 @@ impl Node {
         serde_json::from_slice(&response.body).expect("the stats are JSON")
     }
 
-    /// Waits until a figure of the stats has the value it must come to.
+    /// Waits until a counter of the stats has the expected value.
     pub fn await_stat(&self, pointer: &str, expected: u64) {
         for _ in 0..400 {
             if self.stats().pointer(pointer) == Some(&Value::from(expected)) {
@@ -105,7 +105,7 @@ impl Node {
         unexpected(&format!("{pointer} is not {expected}: {}", self.stats()))
     }
 
-    /// Sends a signal by name and waits for the end.
+    /// Sends a signal by name and waits for the process to exit.
     pub fn signal(&mut self, name: &str) -> ExitStatus {
         let kill = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
@@ -121,14 +121,14 @@ impl Drop for Node {
     }
 }
 
-/// How the end of a response was found.
+/// The end of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As its framing promised.
+    /// Complete by its framing.
     Complete,
-    /// The connection was closed before.
+    /// The connection was closed earlier.
     Closed,
-    /// The connection was reset before.
+    /// The connection was reset earlier.
     Reset,
 }
 
@@ -143,7 +143,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The values of a header field, joined as they may be.
+    /// Returns the values of a header, joined by commas.
     pub fn header(&self, name: &str) -> Option<String> {
         let named = self.headers.iter().filter(|(n, _)| n == name);
         let values: Vec<&str> = named.map(|(_, value)| value.as_str()).collect();
@@ -173,7 +173,7 @@ impl Client<UnixStream> {
 }
 
 impl Client<TcpStream> {
-    /// Whether the node stays silent for a moment with the connection open.
+    /// Whether the node sends nothing for a moment and the connection stays open.
     pub fn is_silent(&mut self) -> bool {
         let socket = self.stream.get_ref();
         let short = Some(Duration::from_millis(150));
@@ -196,7 +196,7 @@ impl<S: Read + Write> Client<S> {
         stream.write_all(bytes.as_bytes()).expect("the node reads");
     }
 
-    /// Sends a request; `headers` are whole lines.
+    /// Sends a request; `headers` are complete lines.
     pub fn send_request(&mut self, method: &str, target: &str, headers: &str, body: &str) {
         let len = body.len();
         self.send(&format!(
@@ -217,15 +217,15 @@ impl<S: Read + Write> Client<S> {
         self.request("POST", target, headers, body)
     }
 
-    /// Everything up to the connection's end.
+    /// Returns all bytes up to the end of the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        // A reset ends it as well.
+        // A reset ends the connection as well.
         let _ = self.stream.read_to_end(&mut rest);
         rest
     }
 
-    /// The next bytes, which must come.
+    /// Returns the next `len` bytes; fails without them.
     pub fn exactly(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.stream.read_exact(&mut bytes).expect("bytes come");
@@ -313,8 +313,7 @@ impl<S: Read + Write> Client<S> {
         response.end == End::Complete
     }
 
-    /// Reads `len` bytes of a body, or all there are; false if they ended
-    /// early.
+    /// Reads `len` bytes of a body, or all up to the end; returns false if they ended early.
     fn read_into(&mut self, response: &mut Response, len: Option<usize>) -> bool {
         let limit = len.map_or(u64::MAX, |len| len as u64);
         let before = response.body.len();
@@ -342,7 +341,7 @@ fn end_of(error: &io::Error) -> End {
     }
 }
 
-/// Fails the test from a helper that has a value to return.
+/// Fails the test from a helper that returns a value.
 #[track_caller]
 #[allow(clippy::panic)]
 fn unexpected(what: &str) -> ! {
@@ -380,8 +379,8 @@ impl Drop for Scratch {
     }
 }
 
-/// A few answers of different sizes. Most tests need no more, and a debug build
-/// takes seconds to generate its sample.
+/// Creates a few recordings of different sizes. Most tests need no more, and a debug build takes
+/// seconds to generate the sample.
 pub fn few_recordings() -> Scratch {
     let folder = Scratch::new();
     let hashes = (0..400_u64).map(|index| {
@@ -418,7 +417,7 @@ pub fn call(id: &str, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
-/// A call with an answer of about 28 KB.
+/// Returns a call whose response has about 28 KB.
 pub fn block_call() -> String {
     call("1", "eth_getBlockByNumber", r#"["0x14fffff",true]"#)
 }

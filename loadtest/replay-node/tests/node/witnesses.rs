@@ -1,4 +1,4 @@
-//! Witnesses that are made while they are sent.
+//! Witnesses that are generated while they are sent.
 
 use std::fs;
 
@@ -8,22 +8,22 @@ use super::support::{call, Client, End, Node, Response, Scratch};
 
 const WITNESS: &str = "debug_executionWitness";
 
-fn of(response: &Response) -> Value {
+fn result_of(response: &Response) -> Value {
     assert_eq!(response.end, End::Complete);
     let json: Value = serde_json::from_slice(&response.body).expect("JSON comes");
     assert_eq!(json["id"], 1);
     json["result"].clone()
 }
 
-fn ask(node: &Node, target: &str, method: &str) -> Response {
+fn send(node: &Node, target: &str, method: &str) -> Response {
     node.post(target, &call("1", method, "[\"latest\"]"))
 }
 
 #[test]
-fn the_same_witness_however_it_is_delivered() {
+fn witness_is_equal_in_every_framing_and_coding() {
     let node = Node::start(&["--witness", "900k"]);
-    let whole = ask(&node, "/", WITNESS);
-    let witness = of(&whole);
+    let whole = send(&node, "/", WITNESS);
+    let witness = result_of(&whole);
     for list in ["state", "codes", "keys", "headers"] {
         let items = witness[list].as_array().unwrap();
         assert!(!items.is_empty(), "{list}");
@@ -41,31 +41,31 @@ fn the_same_witness_however_it_is_delivered() {
         "/?framing=close",
         "/?witness=900k",
     ] {
-        let response = ask(&node, target, WITNESS);
+        let response = send(&node, target, WITNESS);
         assert!(response.body == whole.body, "{target}");
     }
-    let coded = ask(&node, "/?gzip=always", WITNESS);
+    let coded = send(&node, "/?gzip=always", WITNESS);
     assert!(coded.gunzipped().unwrap() == whole.body);
-    let chunked = ask(&node, "/?framing=chunked&piece=1000", WITNESS).chunks;
+    let chunked = send(&node, "/?framing=chunked&piece=1000", WITNESS).chunks;
     assert!(chunked[..chunked.len() - 1]
         .iter()
         .all(|size| *size == 1000));
 }
 
 #[test]
-fn the_size_is_asked_for() {
+fn witness_option_sets_the_size_of_one_witness() {
     let node = Node::start(&["--witness", "1"]);
-    let least = ask(&node, "/", WITNESS).body.len();
-    let larger = ask(&node, "/?witness=5M", WITNESS).body.len();
+    let least = send(&node, "/", WITNESS).body.len();
+    let larger = send(&node, "/?witness=5M", WITNESS).body.len();
     assert!(least < 60_000 && (5_000_000..5_060_000).contains(&larger));
-    assert_eq!(ask(&node, "/?witness=9G", WITNESS).status, 400);
+    assert_eq!(send(&node, "/?witness=9G", WITNESS).status, 400);
 }
 
 #[test]
-fn with_a_payload_in_rlp() {
+fn new_payload_with_witness_returns_the_witness_in_rlp() {
     let node = Node::start(&["--witness", "100k"]);
-    let with = of(&ask(&node, "/", "engine_newPayloadWithWitnessV4"));
-    let without = of(&ask(&node, "/", "engine_newPayloadV4"));
+    let with = result_of(&send(&node, "/", "engine_newPayloadWithWitnessV4"));
+    let without = result_of(&send(&node, "/", "engine_newPayloadV4"));
     assert_eq!(
         (&with["status"], &without["status"]),
         (&json!("VALID"), &json!("VALID"))
@@ -82,21 +82,21 @@ fn with_a_payload_in_rlp() {
 }
 
 #[test]
-fn faults_of_witnesses() {
+fn witness_is_cut_reset_truncated_and_corrupted_by_options() {
     let node = Node::start(&["--witness", "600k"]);
-    let whole = ask(&node, "/", WITNESS).body;
-    let cut = ask(&node, "/?cut=300000", WITNESS);
+    let whole = send(&node, "/", WITNESS).body;
+    let cut = send(&node, "/?cut=300000", WITNESS);
     assert_eq!(cut.header("content-length"), Some(whole.len().to_string()));
     assert!(cut.body == whole[..300_000] && cut.end == End::Closed);
-    let reset = ask(
+    let reset = send(
         &node,
         "/?framing=chunked&piece=65536&cut=400000&reset=1",
         WITNESS,
     );
     assert!(whole.starts_with(&reset.body));
-    let short = ask(&node, "/?truncate=1000", WITNESS);
+    let short = send(&node, "/?truncate=1000", WITNESS);
     assert!(short.body == whole[..1000] && short.end == End::Complete);
-    let corrupt = ask(&node, "/?corrupt=5000", WITNESS).body;
+    let corrupt = send(&node, "/?corrupt=5000", WITNESS).body;
     assert_eq!((corrupt[5000], corrupt.len()), (0xff, whole.len()));
 }
 
@@ -108,7 +108,7 @@ fn submit(node: &Node, target: &str, fields: &str) -> Response {
         .post(target, &[PAYLOAD, fields].concat(), "payload")
 }
 
-/// The lists of a witness in SSZ, behind the status.
+/// Returns the lists of a witness in SSZ, which follow the status.
 fn lists(ssz: &[u8]) -> [Vec<Vec<u8>>; 3] {
     let number = |ssz: &[u8], at: usize| {
         u32::from_le_bytes(ssz[at..at + 4].try_into().expect("four bytes")) as usize
@@ -129,16 +129,16 @@ fn lists(ssz: &[u8]) -> [Vec<Vec<u8>>; 3] {
 }
 
 #[test]
-fn over_rest_in_ssz_and_json() {
+fn rest_route_returns_the_witness_in_ssz_and_json() {
     let node = Node::start(&["--witness", "300k"]);
-    let object = of(&ask(&node, "/", WITNESS));
+    let object = result_of(&send(&node, "/", WITNESS));
     let ssz = submit(&node, ROUTE, "");
     assert_eq!((ssz.status, ssz.end), (200, End::Complete));
     let of_type = |response: &Response| response.header("content-type").unwrap();
     assert_eq!(of_type(&ssz), "application/octet-stream");
     let length = ssz.body.len().to_string();
     assert_eq!(ssz.header("content-length"), Some(length));
-    // the status of its hash, and no error
+    // the status with its hash, and no error
     assert_eq!(&ssz.body[..8], [8, 0, 0, 0, 49, 0, 0, 0]);
     for (name, list) in ["state", "codes", "headers"].iter().zip(lists(&ssz.body)) {
         let items = list
@@ -183,7 +183,7 @@ fn over_rest_in_ssz_and_json() {
 }
 
 #[test]
-fn faults_of_the_route() {
+fn rest_route_applies_the_delivery_options() {
     let node = Node::start(&[
         "--witness",
         "600k",
@@ -233,7 +233,7 @@ fn is_problem(response: &Response, status: u16, name: &str) {
 }
 
 #[test]
-fn what_is_no_payload_is_refused() {
+fn invalid_payload_submission_is_refused() {
     let node = Node::start(&["--witness", "1k"]);
     let ssz = "Content-Type: application/octet-stream\r\n";
     let json = "Content-Type: application/json\r\n";
@@ -278,7 +278,7 @@ fn what_is_no_payload_is_refused() {
 }
 
 #[test]
-fn recordings_come_first_and_batches_have_them() {
+fn recorded_witness_precedes_generated_ones_in_calls_and_batches() {
     let folder = Scratch::new();
     let request = call("1", WITNESS, "[\"0x1\"]");
     folder.write(
@@ -286,8 +286,8 @@ fn recordings_come_first_and_batches_have_them() {
         format!(r#"[{{"request":{request},"response":{{"id":1,"result":"recorded"}}}}]"#),
     );
     let node = Node::on(&["--witness", "1k", folder.path()]);
-    assert_eq!(of(&node.post("/", &request)), "recorded");
-    let made = of(&ask(&node, "/", WITNESS));
+    assert_eq!(result_of(&node.post("/", &request)), "recorded");
+    let made = result_of(&send(&node, "/", WITNESS));
     let one = call("1", WITNESS, "[\"latest\"]");
     let batch = node.post("/", &format!("[{one},{one}]"));
     let batch: Value = serde_json::from_slice(&batch.body).unwrap();
@@ -298,13 +298,13 @@ fn recordings_come_first_and_batches_have_them() {
 }
 
 #[test]
-fn without_the_option_there_are_none() {
+fn witness_method_is_unknown_without_the_option() {
     let node = Node::start(&[]);
-    let error: Value = serde_json::from_slice(&ask(&node, "/", WITNESS).body).unwrap();
+    let error: Value = serde_json::from_slice(&send(&node, "/", WITNESS).body).unwrap();
     assert_eq!(error["error"]["code"], -32601);
 }
 
-/// The most that was resident, in bytes.
+/// Returns the peak resident memory of a process, in bytes.
 fn peak(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let mut words = status
@@ -315,14 +315,14 @@ fn peak(pid: u32) -> usize {
 }
 
 #[test]
-fn a_large_one_is_never_held() {
+fn large_witness_is_not_buffered() {
     let folder = Scratch::new();
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());
     let node = Node::start(&["--witness", "60M", "--listen", &listen]);
-    ask(&node, "/?witness=1k", WITNESS);
+    send(&node, "/?witness=1k", WITNESS);
     let before = peak(node.pid());
-    let over_tcp = ask(&node, "/", WITNESS);
+    let over_tcp = send(&node, "/", WITNESS);
     let over_unix =
         Client::unix(&path).post("/?framing=chunked", "", &call("1", WITNESS, "[\"latest\"]"));
     assert!(over_tcp.body.len() >= 60_000_000);
