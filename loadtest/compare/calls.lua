@@ -1,28 +1,27 @@
--- Sends the requests of a file in turn and prints what wrk counted as one line of
--- JSON. Its parameters come in the environment:
---   CALLS   the file: a request a line, METHOD, PATH, Accept-Encoding, Accept and the
---           body (none for a GET), with tabs between
---   FIRST   which line comes first; the others follow, and after the last the first
---   KEYS    how many keys there are; absent: no request has one that another had
---   SKEW    absent: keys in turn; else the exponent of Zipf's distribution
---   WINDOW  so many keys in turn, and the same once more, before the next ones come
---   START   how many requests of a window's kind there were before
--- Where a body has nine bytes of value 1, each request gets nine digits that no request
--- had before it, not even one of a run before this one: ids. Nine bytes of value 2 are
--- nine digits of the key.
+-- Sends the requests of a file in turn, and prints wrk's counters as one line of JSON. Its
+-- parameters are environment variables:
+--   CALLS   path of the file: one request per line, METHOD, PATH, Accept-Encoding, Accept and
+--           the body (empty for a GET), separated by tabs
+--   FIRST   index of the first line; after the last line, the first one follows
+--   KEYS    number of keys; absent: each request has a new key
+--   SKEW    exponent of Zipf's distribution; absent: keys in turn
+--   WINDOW  number of keys that are used in turn, and once more, before the next ones follow
+--   START   number of earlier requests with windows
+-- Nine bytes of value 1 in a body are replaced by an id: nine digits that no earlier request
+-- had, not even in an earlier run. Nine bytes of value 2 are replaced by nine digits of the key.
 
 local ID, KEY = string.rep("\1", 9), string.rep("\2", 9)
 local LOWEST = 100000000
 
--- A run takes a second or more, and sends less than a million in each.
+-- A run takes at least a second, and sends less than a million requests per second.
 local count = LOWEST + os.time() % 800 * 1000000
 local keys = tonumber(os.getenv("KEYS"))
 local skew = tonumber(os.getenv("SKEW"))
 local window = tonumber(os.getenv("WINDOW"))
 local turn = (tonumber(os.getenv("START")) or 0) - 1
 
--- The inverse of the distribution, as if ranks were not whole numbers: the first keys are
--- drawn a little less often than by Zipf's own sum.
+-- Draws a key by the inverse of the continuous distribution: the first keys are drawn a little
+-- less often than by Zipf's sum over whole ranks.
 local function drawn()
     local u = math.random()
     if skew == 1 then
@@ -47,7 +46,7 @@ local function key()
     return LOWEST + turn
 end
 
--- The pieces of a text, and between them which of the two marks was there.
+-- Splits a text at the two marks; returns the pieces, and whether each mark between them is an id.
 local function split(text)
     local pieces, marks, start = {}, {}, 1
     while true do
@@ -64,7 +63,7 @@ local function split(text)
     end
 end
 
--- wrk calls it before it looks for a global named "request".
+-- wrk calls this function before it looks up the global "request".
 function init()
     math.randomseed(os.time() * 1000 + (tonumber(os.getenv("FIRST")) or 0))
     local calls = {}

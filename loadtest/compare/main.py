@@ -246,7 +246,7 @@ def unseen(args, plan, work, rows, results, port):
     with Stage(work, "unseen-servers", ground, rows, say) as stage:
         if "cold" in args.only:
             for workload in (cold_small, cold_large):
-                # there is nothing to be warm with
+                # no earlier response can have warmed a cache
                 results["sections"][workload.name] = stage.closed(
                     workload, plan.rounds, plan.seconds, warm=0
                 )
@@ -282,7 +282,7 @@ def main():
     (out / f"{args.name}.html").write_text(comparison_report.html(results))
     print(comparison_report.summary(results))
     say(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
-    # servers of somebody else's: whoever asked wants to know
+    # the caller compares servers of other projects, so wrong responses are a failure
     if args.targets and (wrong := comparison_report.who_was_wrong(results)):
         raise SystemExit(f"not all answers were right: {', '.join(wrong)}")
 

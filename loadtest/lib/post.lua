@@ -1,14 +1,14 @@
--- Sends one recorded JSON-RPC request over and over and prints what wrk
--- counted as one line of JSON. Its parameters come in the environment:
+-- Sends one recorded JSON-RPC request repeatedly, and prints wrk's counters as
+-- one line of JSON. Its parameters are environment variables:
 --   BENCH_REQUEST          file with the request's body; absent: a GET
 --   BENCH_ACCEPT_ENCODING  value of Accept-Encoding
 --   BENCH_ACCEPT           value of Accept; absent: none
 --   BENCH_PAUSE_MS         mean pause before each request of a connection;
---                          absent: none, the next follows at once
---   BENCH_KEYS             so many numbers in turn, the same in each run
--- Wherever the body has nine bytes of value 1, each request gets nine digits
--- that no request had before it, not even one of a run before this one; unless
--- there is a number of keys.
+--                          absent: no pause
+--   BENCH_KEYS             number of keys, used in turn, the same in each run
+-- Nine bytes of value 1 in the body are replaced by nine digits that no earlier
+-- request had, not even in an earlier run; with BENCH_KEYS, by the digits of the
+-- key.
 
 local MARK = string.rep("\1", 9)
 
@@ -23,7 +23,7 @@ end
 wrk.headers["Accept-Encoding"] = os.getenv("BENCH_ACCEPT_ENCODING")
 wrk.headers["Accept"] = os.getenv("BENCH_ACCEPT")
 
--- wrk calls it before it looks for a global named "request".
+-- wrk calls this function before it looks up the global "request".
 function init()
     local text, pieces, start = wrk.format(), {}, 1
     while true do
@@ -37,7 +37,7 @@ function init()
     if #pieces == 1 then
         return
     end
-    -- A run takes a second or more, and sends less than a million in each.
+    -- A run takes at least a second, and sends less than a million requests per second.
     local count = 100000000 + os.time() % 800 * 1000000
     local keys = tonumber(os.getenv("BENCH_KEYS"))
     if keys then
@@ -52,7 +52,7 @@ end
 
 local pause = tonumber(os.getenv("BENCH_PAUSE_MS"))
 if pause then
-    -- wrk asks for a delay whenever a global of this name exists.
+    -- wrk calls a global of this name, if it exists, before each request.
     function delay()
         return math.random(0, 2 * pause)
     end

@@ -1,10 +1,9 @@
-//! What the specs say of the types that are compared, once for all peers: each
-//! declares its own structs from it. After consensus-specs (phase0 to deneb,
-//! preset mainnet); how a value is written in JSON, by the name of a module of
-//! [`crate::json`], after beacon-APIs.
+//! Specification of the compared types, once for all peers: each peer declares its own structs
+//! from it. It follows consensus-specs (phase0 to deneb, preset mainnet); the JSON notation,
+//! given as the name of a module of [`crate::json`], follows beacon-APIs.
 
-/// Gives all containers to a macro of a peer, which knows `List`, `Vector`,
-/// `ByteList`, `Bitlist`, `Bitvector`, `BytesN` and `Uint256`.
+/// Passes all containers to a macro of a peer, which defines `List`, `Vector`, `ByteList`,
+/// `Bitlist`, `Bitvector`, `BytesN` and `Uint256`.
 macro_rules! containers {
     ($declare:ident) => {
         $declare! {
@@ -244,8 +243,7 @@ macro_rules! containers {
     };
 }
 
-/// Gives the limits to a macro of a peer, by their names in the specs, as powers
-/// of 2.
+/// Passes the limits to a macro of a peer, by their names in the specs, as powers of 2.
 macro_rules! limits {
     ($declare:ident) => {
         $declare! {

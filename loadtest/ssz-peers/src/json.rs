@@ -1,27 +1,28 @@
-//! How the Beacon API writes values in JSON, for serde: straight from the text
-//! into what holds the value, hex by SIMD (const-hex), as a fast client would.
+//! The Beacon API's JSON notation for serde: text is parsed directly into the collection of the
+//! value, hex by SIMD (const-hex), as in a fast client.
 
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// A type that hex stands for.
+/// A type that is written as hex.
 pub trait Hex: Sized {
-    /// `digits`: without `0x`.
+    /// Decodes hex `digits` without `0x`.
     fn from_digits(digits: &str) -> Option<Self>;
 
-    /// Gives the text to the serializer.
+    /// Passes the hex text to the serializer.
     fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
-/// A collection that has a limit or a length.
+/// A collection with a limit or a fixed length.
 pub trait Collection: Sized {
-    /// What it holds.
+    /// Type of an element.
     type Item;
 
-    /// If there are neither too many nor too few of them.
+    /// Builds the collection, or returns `None` for a number of elements that the type does not
+    /// allow.
     fn from_items(items: Vec<Self::Item>) -> Option<Self>;
 
-    /// All of them.
+    /// Returns the elements.
     fn items(&self) -> &[Self::Item];
 }
 
@@ -50,12 +51,12 @@ impl<const N: usize> Hex for [u8; N] {
     }
 }
 
-/// Of any number of bytes.
+/// Serializes any number of bytes as hex.
 pub fn write_hex<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&const_hex::encode_prefixed(bytes))
 }
 
-/// Bytes and bits: hex.
+/// Bytes and bits as hex.
 pub mod hex {
     use std::fmt;
     use std::marker::PhantomData;
@@ -81,18 +82,18 @@ pub mod hex {
         }
     }
 
-    /// Of one value.
+    /// Serializes one value.
     pub fn serialize<T: Hex, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
         value.write(to)
     }
 
-    /// Of one value.
+    /// Deserializes one value.
     pub fn deserialize<'de, T: Hex, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         from.deserialize_str(Digits(PhantomData))
     }
 }
 
-/// Numbers of up to 64 bits: decimal strings.
+/// Numbers of up to 64 bits as decimal strings.
 pub mod uint {
     use std::fmt;
     use std::marker::PhantomData;
@@ -116,18 +117,18 @@ pub mod uint {
         }
     }
 
-    /// Of one value.
+    /// Serializes one value.
     pub fn serialize<T: Uint, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(itoa::Buffer::new().format(*value))
     }
 
-    /// Of one value.
+    /// Deserializes one value.
     pub fn deserialize<'de, T: Uint, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         from.deserialize_str(Decimal(PhantomData))
     }
 }
 
-/// Numbers of 256 bits: decimal strings.
+/// Numbers of 256 bits as decimal strings.
 pub mod uint256 {
     use std::borrow::Cow;
 
@@ -135,12 +136,12 @@ pub mod uint256 {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// What holds one.
+    /// A type that stores a 256-bit number.
     pub trait Uint256 {
-        /// Of a number.
+        /// Converts a number to the type.
         fn from_number(number: U256) -> Self;
 
-        /// As a number.
+        /// Converts the value to a number.
         fn number(&self) -> U256;
     }
 
@@ -154,7 +155,7 @@ pub mod uint256 {
         }
     }
 
-    /// Little-endian, as in SSZ.
+    /// Little-endian bytes, as in SSZ.
     impl Uint256 for [u8; 32] {
         fn from_number(number: U256) -> Self {
             number.to_le_bytes()
@@ -165,12 +166,12 @@ pub mod uint256 {
         }
     }
 
-    /// Of one value.
+    /// Serializes one value.
     pub fn serialize<T: Uint256, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&value.number().to_string())
     }
 
-    /// Of one value.
+    /// Deserializes one value.
     pub fn deserialize<'de, T: Uint256, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
         let text = Cow::<str>::deserialize(from)?;
         U256::from_str_radix(&text, 10)
@@ -225,7 +226,7 @@ macro_rules! collections {
                 }
             }
 
-            /// Of all of them.
+            /// Serializes a collection.
             pub fn serialize<C: Collection<Item: $write>, S: Serializer>(
                 value: &C,
                 to: S,
@@ -233,7 +234,7 @@ macro_rules! collections {
                 to.collect_seq(value.items().iter().map(Write))
             }
 
-            /// Of all of them.
+            /// Deserializes a collection.
             pub fn deserialize<'de, C: Collection<Item: $read>, D: Deserializer<'de>>(
                 from: D,
             ) -> Result<C, D::Error> {
@@ -250,7 +251,7 @@ impl Uint for u8 {}
 impl Uint for u64 {}
 
 collections! {
-    /// Arrays of what is hex.
+    /// Arrays of hex values.
     hexes of hex: crate::json::Hex, crate::json::Hex
 }
 collections! {
@@ -262,16 +263,16 @@ collections! {
     list of itself: serde::de::DeserializeOwned, serde::Serialize
 }
 
-/// Containers, one in another.
+/// Containers as elements of containers.
 pub mod itself {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// Of one value.
+    /// Serializes one value.
     pub fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
         value.serialize(to)
     }
 
-    /// Of one value.
+    /// Deserializes one value.
     pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<T, D::Error> {

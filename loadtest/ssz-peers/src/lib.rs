@@ -1,6 +1,6 @@
-//! Typed peers of `sszip_core::ssz`: containers of the specs for libssz,
-//! ethereum_ssz and ssz_rs, with JSON through serde. Tests compare them with the
-//! tables of the core, and `ssz-bench` their speed.
+//! Typed peers of `sszip_core::ssz`: the containers of the specs for libssz, ethereum_ssz and
+//! ssz_rs, with JSON through serde. Tests compare them with the type tables of the core, and
+//! `ssz-bench` compares their speed.
 
 #[macro_use]
 mod containers;
@@ -10,16 +10,16 @@ pub mod sample;
 
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
-/// Whether the peers have the roots of a type, too: a witness has lists that are
-/// progressive (EIP-7916), which none of them knows. The bytes are the same.
+/// Whether the peers also compute the root of a type: a witness has progressive lists (EIP-7916),
+/// which no peer supports. Its bytes are the same.
 pub fn has_root(name: &str) -> bool {
     name != "ExecutionWitness"
 }
 
-/// Our table of a type that the peers have under that name.
+/// Returns the core's type table for a type of the peers.
 ///
 /// # Panics
-/// If there is none.
+/// Panics if there is no such type.
 #[allow(clippy::panic)]
 pub fn table_of(name: &str) -> (&'static Schema, TypeId) {
     let (fork, name) = match name.strip_suffix("Phase0") {

@@ -1,10 +1,10 @@
-//! Values made from a seed.
+//! Random values from a seed.
 
 use sszip_core::ssz::schema::{Kind, Limit};
 use sszip_core::ssz::{Schema, TypeId};
 
-/// Bytes in SSZ of a value of a type: what its table says, with few elements in
-/// lists, and now and then none or as many as there may be.
+/// Returns the SSZ of a random value of a type, by its table, with few elements in lists, and
+/// occasionally none or the maximum.
 pub fn random(schema: &Schema, ty: TypeId, rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut out = Vec::new();
     Random { schema, rng }.value(ty, &mut out);
@@ -66,7 +66,7 @@ impl Random<'_> {
         self.parts(&vec![of; count], out);
     }
 
-    /// Values one after the other, those of any size by offsets.
+    /// Appends values in sequence, those of variable size with offsets.
     fn parts(&mut self, types: &[TypeId], out: &mut Vec<u8>) {
         let mut fixed = Vec::new();
         let mut variable = Vec::new();
@@ -92,7 +92,7 @@ impl Random<'_> {
         };
         match self.rng.u8(..8) {
             0 => 0,
-            // what is long in one dimension is not in another
+            // a list with the maximum has few elements in its inner lists
             1 if limit <= 4 * usual => limit,
             _ => self.rng.usize(..=usual.min(limit)),
         }

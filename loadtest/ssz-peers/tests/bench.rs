@@ -1,11 +1,11 @@
-//! The bench runs, and all of its ways agree.
+//! Test that the benchmark runs, and all implementations have the same output.
 
 use std::process::Command;
 
 use serde_json::Value;
 
 #[test]
-fn a_quick_run_measures_everything() {
+fn quick_run_measures_every_case() {
     let folder = std::env::temp_dir().join(format!("ssz-bench-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let out = folder.join("out.json");

@@ -1,4 +1,4 @@
-//! Recorded values: what peers make of them is what we do.
+//! Recorded values, on which the peers and the core have the same output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static Codec)> + 
     })
 }
 
-/// All of them read and write `ssz`, and have one root of it.
+/// Asserts that all peers read and write `ssz`, and compute the core's root.
 fn same_ssz(name: &str, ssz: &[u8]) {
     let (schema, ty) = table_of(name);
     assert_eq!(check(schema, ty, ssz), Ok(()));
@@ -38,7 +38,7 @@ fn same_ssz(name: &str, ssz: &[u8]) {
     }
 }
 
-/// The SSZ that all of them make of `json`.
+/// Asserts that all peers convert `json` to the core's SSZ and back; returns the SSZ.
 fn same_json(name: &str, json: &[u8]) -> Vec<u8> {
     let (schema, ty) = table_of(name);
     let ours = to_ssz(schema, ty, json).expect(name);
@@ -56,7 +56,7 @@ fn same_json(name: &str, json: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_block_of_mainnet() {
+fn mainnet_block_has_the_same_ssz_and_json_in_all_peers() {
     let Some(path) = recorded("beacon/block_deneb.json") else {
         return;
     };
@@ -72,7 +72,7 @@ fn a_block_of_mainnet() {
 }
 
 #[test]
-fn the_genesis_of_sepolia() {
+fn sepolia_genesis_has_the_same_ssz_and_json_in_all_peers() {
     let Some(path) = recorded("beacon/sepolia_genesis_state_phase0.ssz") else {
         return;
     };
@@ -84,7 +84,7 @@ fn the_genesis_of_sepolia() {
 }
 
 #[test]
-fn a_witness_of_hoodi() {
+fn hoodi_witness_has_the_same_ssz_and_json_in_all_peers() {
     let Some(path) = recorded("witness/cache_hoodi_1265656.json") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! JSON through serde and structs, and ours without either.
+//! JSON through serde and structs, compared with the core's walkers.
 
 mod mutate;
 
@@ -32,7 +32,7 @@ fn random_values_have_the_same_json() {
 }
 
 #[test]
-fn changed_json_is_taken_or_refused_alike() {
+fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
     let (mut taken, mut all) = (0, 0);
     for (peer, codecs) in peers() {
         for codec in codecs {
@@ -69,12 +69,12 @@ fn changed_json_is_taken_or_refused_alike() {
             }
         }
     }
-    // the changes are worth while
+    // the mutations are effective
     assert!(taken > all / 20 && taken < all * 4 / 5, "{taken} of {all}");
 }
 
-/// What Rust's numbers (`+1`, `01`) and const-hex (`0x0x`) take, and the Beacon
-/// API does not know.
+/// Whether the difference is known: Rust's numbers (`+1`, `01`) and const-hex (`0x0x`) accept
+/// notations that the Beacon API does not define.
 fn is_known(ours: &Error, text: &[u8]) -> bool {
     let at = (ours.at() as usize).min(text.len());
     let (before, rest) = text.split_at(at);

@@ -1,5 +1,4 @@
-//! Bytes that were a value until something was changed in them: we take them
-//! if, and only if, the strict peers do.
+//! Mutated SSZ: the core accepts it if, and only if, the strict peers do.
 
 mod mutate;
 
@@ -9,9 +8,9 @@ use ssz_peers::{sample, table_of};
 use sszip_core::ssz::check;
 
 #[test]
-fn what_is_no_value_is_refused_as_the_peers_refuse_it() {
+fn mutated_ssz_is_refused_by_the_core_and_the_peers_alike() {
     let (mut taken, mut all) = (0, 0);
-    // ssz_rs panics where an offset lies past the end
+    // ssz_rs panics if an offset is past the end
     for (peer, codecs) in peers().into_iter().filter(|(peer, _)| *peer != "ssz_rs") {
         for codec in codecs {
             let (schema, ty) = table_of(codec.name);
@@ -38,6 +37,6 @@ fn what_is_no_value_is_refused_as_the_peers_refuse_it() {
             }
         }
     }
-    // the changes are worth while
+    // the mutations are effective
     assert!(taken > all / 5 && taken < all * 4 / 5, "{taken} of {all}");
 }

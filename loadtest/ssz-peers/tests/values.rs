@@ -1,4 +1,4 @@
-//! Random values of each type: peers read the bytes, write the same, and have
+//! Random values of each type: the peers read the core's bytes, write the same ones, and compute
 //! the same roots.
 
 use ssz_peers::peers::peers;

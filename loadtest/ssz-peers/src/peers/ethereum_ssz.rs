@@ -1,4 +1,4 @@
-//! ethereum_ssz 0.10 with ssz_types 0.14 and tree_hash 0.12: Lighthouse's.
+//! ethereum_ssz 0.10 with ssz_types 0.14 and tree_hash 0.12, the crates of Lighthouse.
 
 use serde::{Deserialize, Serialize, Serializer};
 use ssz::Decode;

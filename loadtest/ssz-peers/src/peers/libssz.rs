@@ -18,7 +18,7 @@ type Bytes32 = [u8; 32];
 type Bytes48 = [u8; 48];
 type Bytes96 = [u8; 96];
 type Bytes256 = [u8; 256];
-/// The crate has none but through ethereum_types; little-endian, they are the
+/// The crate has 256-bit numbers only through ethereum_types; little-endian, the array has the
 /// same bytes and root.
 type Uint256 = [u8; 32];
 

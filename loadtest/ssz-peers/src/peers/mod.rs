@@ -1,4 +1,4 @@
-//! The same types for each peer, in its own terms.
+//! The compared types as structs of each peer.
 
 use std::fmt;
 
@@ -9,20 +9,22 @@ pub mod ethereum_ssz;
 pub mod libssz;
 pub mod ssz_rs;
 
-/// A value of a type that a peer holds.
+/// A value of a type that a peer defines.
 pub trait Value: Sized {
+    /// Decodes SSZ.
+    ///
     /// # Errors
-    /// The peer's, as it prints them.
+    /// Returns the peer's error as text.
     fn decode(ssz: &[u8]) -> Result<Self, String>;
 
-    /// In SSZ.
+    /// Encodes the value as SSZ.
     fn encode(&self) -> Vec<u8>;
 
-    /// Its `hash_tree_root`. (`mut`: ssz_rs wants that.)
+    /// Returns the value's `hash_tree_root`; `mut` because ssz_rs requires it.
     fn root(&mut self) -> [u8; 32];
 }
 
-/// What reads and writes JSON.
+/// A library that reads and writes JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serde {
     /// serde_json.
@@ -32,11 +34,13 @@ pub enum Serde {
 }
 
 impl Serde {
-    /// Both.
+    /// Both libraries.
     pub const ALL: [Self; 2] = [Self::SerdeJson, Self::SonicRs];
 
+    /// Parses JSON.
+    ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the library's error as text.
     pub fn read<T: DeserializeOwned>(self, json: &[u8]) -> Result<T, String> {
         match self {
             Self::SerdeJson => serde_json::from_slice(json).map_err(|error| error.to_string()),
@@ -44,8 +48,10 @@ impl Serde {
         }
     }
 
+    /// Serializes a value as JSON.
+    ///
     /// # Errors
-    /// None of our types has any.
+    /// Returns the library's error as text; the compared types cause none.
     pub fn write<T: Serialize>(self, value: &T) -> Result<Vec<u8>, String> {
         match self {
             Self::SerdeJson => serde_json::to_vec(value).map_err(|error| error.to_string()),
@@ -63,24 +69,24 @@ impl fmt::Display for Serde {
     }
 }
 
-/// One type of a peer, for those who don't care for its Rust type.
+/// Functions of one type of a peer, without its Rust type.
 pub struct Codec {
-    /// The type, as the structs are called.
+    /// Name of the type, equal to the struct's.
     pub name: &'static str,
-    /// Decodes SSZ, and encodes what it got.
+    /// Decodes SSZ and encodes the value again.
     pub recode: fn(&[u8]) -> Result<Vec<u8>, String>,
-    /// Decodes SSZ, and hashes what it got.
+    /// Decodes SSZ and returns the root of the value.
     pub root: fn(&[u8]) -> Result<[u8; 32], String>,
-    /// Its JSON, if it has any here.
+    /// JSON functions, if the peer has any here.
     pub json: Option<Json>,
 }
 
-/// From JSON to SSZ and back, by way of a struct.
+/// Conversion between JSON and SSZ through a struct.
 #[derive(Clone, Copy)]
 pub struct Json {
-    /// To SSZ.
+    /// Converts JSON to SSZ.
     pub to_ssz: fn(&[u8], Serde) -> Result<Vec<u8>, String>,
-    /// From SSZ.
+    /// Converts SSZ to JSON.
     pub from_ssz: fn(&[u8], Serde) -> Result<Vec<u8>, String>,
 }
 
@@ -104,9 +110,9 @@ impl Codec {
     }
 }
 
-/// All peers by their names, with their types.
+/// Returns all peers by name, with their types.
 pub fn peers() -> [(&'static str, &'static [Codec]); 3] {
-    // functions, so that what they point at is compiled once, with this crate
+    // functions, so that the generated code is compiled once, with this crate
     [
         ("libssz", libssz::codecs()),
         ("ethereum_ssz", ethereum_ssz::codecs()),
@@ -114,5 +120,5 @@ pub fn peers() -> [(&'static str, &'static [Codec]); 3] {
     ]
 }
 
-/// Vectors that are no power of 2 long.
+/// Length of the only vectors whose length is not a power of 2.
 const DEPOSIT_PROOF_LENGTH: usize = 33;

@@ -1,4 +1,4 @@
-//! ssz_rs 0.9: no JSON here, it is no fast path.
+//! ssz_rs 0.9, without JSON: its JSON is not optimized for speed.
 
 use ssz_rs::prelude::*;
 
@@ -8,7 +8,7 @@ type ByteList<const N: usize> = List<u8, N>;
 type Bytes4 = [u8; 4];
 type Bytes20 = [u8; 20];
 type Bytes32 = [u8; 32];
-// Its arrays end at 32.
+// The crate supports arrays of up to 32 bytes.
 type Bytes48 = Vector<u8, 48>;
 type Bytes96 = Vector<u8, 96>;
 type Bytes256 = Vector<u8, 256>;

@@ -1,10 +1,10 @@
-//! What is changed in a value.
+//! Random mutations of a value.
 
 #![allow(dead_code)]
 
 use fastrand::Rng;
 
-/// Offsets above all.
+/// Mutates SSZ, mostly its offsets.
 pub fn ssz(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let at = rng.usize(..=bytes.len());
     let few = rng.usize(1..9);
@@ -37,7 +37,7 @@ fn set(bytes: &mut [u8], at: usize, what: u32) {
     }
 }
 
-/// A character, or a few of them.
+/// Mutates one character of JSON, or a few.
 pub fn json(text: &mut Vec<u8>, rng: &mut Rng) {
     let at = rng.usize(..text.len());
     let signs = b"\"\",:[]{}0123456789abcxfF- +.e\\tn\n";

@@ -1,36 +1,35 @@
-//! Rounds of what is compared, one after the other: what else the machine does
-//! meets all of them. CPU time of the thread is taken, since the machine may
-//! have other tenants.
+//! Comparison of cases in rounds, in turn, so that other load on the machine affects all of them.
+//! The CPU time of the thread is measured, since the machine may have other tenants.
 
 use rustix::time::{clock_gettime, ClockId};
 use serde::Serialize;
 
-/// What our own cases are called, or what their names begin with.
+/// Name of sszip's own cases, or its prefix.
 pub const OURS: &str = "sszip";
 
-/// How often.
+/// Number and duration of the measurements.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// Each case once.
+    /// Number of runs of each case.
     pub rounds: usize,
-    /// So much CPU time or more a sample, if more than one run fits. ns.
+    /// Minimum CPU time of a sample in ns, if more than one run fits.
     pub sample: f64,
-    /// All rounds of a case may take so much: there are fewer of long ones,
-    /// but three. ns.
+    /// Maximum time of all rounds of a case in ns: long ones have fewer rounds, but at least
+    /// three.
     pub most: f64,
-    /// None of the peers: for a profile.
+    /// Whether only sszip's own cases run, for a profile.
     pub ours: bool,
 }
 
 impl Plan {
-    /// A figure that counts.
+    /// Plan of a measurement whose figures are published.
     pub const FULL: Self = Self {
         rounds: 15,
         sample: 20e6,
         most: 4e9,
         ours: false,
     };
-    /// To see that everything runs.
+    /// Plan that checks that every case runs.
     pub const QUICK: Self = Self {
         rounds: 1,
         sample: 0.0,
@@ -39,16 +38,16 @@ impl Plan {
     };
 }
 
-/// One way to do something.
+/// An implementation of an operation.
 pub struct Case<'c> {
-    /// Whose.
+    /// Name of the implementation.
     pub who: String,
-    /// Does it once.
+    /// Runs the operation once.
     pub run: Box<dyn FnMut() + 'c>,
 }
 
 impl<'c> Case<'c> {
-    /// `run`: what it gives is dropped within the time that is taken.
+    /// Creates a case; the output of `run` is dropped within the measured time.
     pub fn new<T>(who: impl Into<String>, mut run: impl FnMut() -> T + 'c) -> Self {
         Self {
             who: who.into(),
@@ -59,31 +58,31 @@ impl<'c> Case<'c> {
     }
 }
 
-/// The same thing, done in several ways.
+/// One operation in several implementations.
 #[derive(Serialize)]
 pub struct Group {
-    /// The value: `SignedBeaconBlock`.
+    /// Name of the value: `SignedBeaconBlock`.
     pub value: String,
-    /// `JSON to SSZ`.
+    /// Name of the operation: `JSON to SSZ`.
     pub operation: &'static str,
-    /// Of a state. 0: none.
+    /// Number of validators of a state; 0 for other values.
     pub validators: usize,
-    /// What it reads. Bytes.
+    /// Bytes of the input.
     pub bytes_in: usize,
-    /// Each way.
+    /// Measurements by implementation.
     pub ways: Vec<Way>,
 }
 
-/// What one way took.
+/// Measurements of one implementation.
 #[derive(Serialize)]
 pub struct Way {
-    /// Whose.
+    /// Name of the implementation.
     pub who: String,
-    /// By round, of one run.
+    /// Time of one run in ns, by round.
     pub ns: Vec<f64>,
 }
 
-/// CPU time of this thread, ns.
+/// Returns the CPU time of this thread in ns.
 pub fn cpu() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
@@ -97,7 +96,7 @@ fn time(case: &mut Case, runs: usize) -> f64 {
     (cpu() - begin) / runs as f64
 }
 
-/// Runs all of them in turn, each round beginning with another one.
+/// Runs all cases in turn; each round begins with another case.
 pub fn compare(mut cases: Vec<Case>, plan: Plan) -> Vec<Way> {
     cases.retain(|case| !plan.ours || case.who.starts_with(OURS));
     let first: Vec<f64> = cases.iter_mut().map(|case| time(case, 1)).collect();

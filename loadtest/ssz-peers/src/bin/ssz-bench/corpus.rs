@@ -1,4 +1,4 @@
-//! What is measured: recorded values where there are any, made ones elsewhere.
+//! Measured values: recorded ones if available, otherwise generated ones.
 
 use std::error::Error;
 use std::fs;
@@ -8,8 +8,8 @@ use serde_json::{json, Value};
 use ssz_peers::peers::{libssz, Serde, Value as _};
 use ssz_peers::{sample, table_of};
 
-/// A SignedBeaconBlock of deneb in JSON; whether it is a recorded one, whose
-/// signature alone was made.
+/// Returns a SignedBeaconBlock of deneb in JSON, and whether it is recorded; the signature of a
+/// recorded one is generated.
 pub fn block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>> {
     let recorded = corpus.join("beacon/block_deneb.json");
     if recorded.exists() {
@@ -21,7 +21,7 @@ pub fn block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>> {
     Ok((made_block()?, false))
 }
 
-/// As long as usual ones, from nothing but a seed.
+/// Generates a block of common length from a seed.
 fn made_block() -> Result<Value, Box<dyn Error>> {
     let (schema, ty) = table_of("SignedBeaconBlock");
     let mut rng = fastrand::Rng::with_seed(1);
@@ -42,7 +42,7 @@ fn made_block() -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Texts of the items of a witness' arrays.
+/// Items of a witness' arrays as text.
 pub struct WitnessParts {
     pub state: Vec<String>,
     pub keys: Vec<String>,
@@ -50,7 +50,7 @@ pub struct WitnessParts {
     pub headers: Vec<String>,
 }
 
-/// Parts to repeat; whether they are recorded.
+/// Returns items to repeat, and whether they are recorded.
 pub fn witness(corpus: &Path) -> Result<(WitnessParts, bool), Box<dyn Error>> {
     let recorded = corpus.join("witness/cache_hoodi_1265656.json");
     if recorded.exists() {

@@ -1,6 +1,6 @@
-//! Measures the walkers of `sszip_core::ssz` beside the typed peers, and writes
-//! every sample as JSON: `loadtest/bench/run --suite ssz` runs this and makes
-//! tables of it.
+//! Benchmark that measures the walkers of `sszip_core::ssz` and the typed peers, and writes every
+//! sample as JSON: `loadtest/bench/run --suite ssz` runs it and generates tables from the
+//! samples.
 
 mod case;
 mod corpus;
@@ -18,7 +18,7 @@ use self::case::{Group, Plan};
 const USAGE: &str = "ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
 
-/// What is asked for.
+/// Options of the command line.
 struct Options {
     quick: bool,
     ours: bool,
@@ -32,7 +32,7 @@ struct Options {
 struct Results {
     groups: Vec<Group>,
     witnesses: Vec<witness::Witness>,
-    /// What of the corpus was there.
+    /// Values that are from the corpus.
     recorded: Vec<&'static str>,
 }
 
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if wants("state") {
         let counts: &[usize] = match options.quick {
             true => &[500],
-            // the last two, which no cache holds, tell whether it is linear
+            // the last two exceed every CPU cache, and show whether the time is linear
             false => &[2_000, 100_000, 500_000, 1_000_000],
         };
         for count in counts {

@@ -9,7 +9,7 @@ use ssz_peers::{sample, table_of};
 const ETH: u64 = 1_000_000_000;
 const FAR_FUTURE_EPOCH: u64 = u64::MAX;
 
-/// In SSZ.
+/// Returns the state in SSZ.
 pub fn state(validators: usize) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut rng = fastrand::Rng::with_seed(validators as u64);
     let (schema, ty) = table_of("BeaconState");

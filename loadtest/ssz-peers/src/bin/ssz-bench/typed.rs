@@ -1,4 +1,4 @@
-//! Values that every peer has a type for: the four walkers beside them.
+//! Measurements of the four walkers and of the peers, on values for which every peer has a type.
 
 use std::error::Error;
 
@@ -15,7 +15,7 @@ use crate::state;
 
 const IN_PIECES: &str = "sszip, in pieces";
 
-/// One value in its forms.
+/// One value in its formats.
 struct Subject {
     value: String,
     validators: usize,
@@ -23,22 +23,22 @@ struct Subject {
     ty: TypeId,
     ssz: Vec<u8>,
     json: Vec<u8>,
-    /// The same with white space, if that is measured too.
+    /// The JSON with white space, if that is measured too.
     indented: Option<Vec<u8>>,
-    /// Of a part that is read without the rest.
+    /// Path of a part that is read without the rest.
     path: Option<String>,
 }
 
-/// A type of the peers' that has JSON.
+/// A type of a peer that has JSON.
 trait Typed: Value + Serialize + DeserializeOwned {}
 
 impl<T: Value + Serialize + DeserializeOwned> Typed for T {}
 
-/// Most blocks are no longer than this in SSZ. Bytes.
+/// Usual maximum bytes of a block in SSZ.
 const USUAL: usize = 150_000;
 
-/// A SignedBeaconBlock as it is, and without its longest transactions if they
-/// make it a long one.
+/// Measures a SignedBeaconBlock, and the same block without its longest transactions if it
+/// exceeds the usual size.
 pub fn blocks(json: &Tree, plan: Plan) -> Result<Vec<Group>, Box<dyn Error>> {
     let mut block: libssz::SignedBeaconBlock = serde_json::from_value(json.clone())?;
     let mut groups = measure_block(&block, "as it is", plan)?;
@@ -73,7 +73,7 @@ fn measure_block(
         schema,
         ty,
         ssz: block.encode(),
-        // the peers' order of fields is that of the specs
+        // the peers' order of fields equals the order of the specs
         json: Serde::SerdeJson.write(block)?,
         indented: Some(serde_json::to_vec_pretty(block)?),
         path: None,
@@ -85,7 +85,7 @@ fn measure_block(
     >(plan)
 }
 
-/// A BeaconState with so many validators.
+/// Measures a BeaconState with this number of validators.
 pub fn state(validators: usize, plan: Plan) -> Result<Vec<Group>, Box<dyn Error>> {
     let (schema, ty) = table_of("BeaconState");
     let ssz = state::state(validators)?;
@@ -185,7 +185,7 @@ impl Subject {
         cases
     }
 
-    /// Into one buffer over and over, as to a client. How many bytes.
+    /// Writes JSON into one buffer repeatedly, as for a client; returns the number of bytes.
     fn to_json_in_pieces(&self) -> Result<usize, ssz::Error> {
         let mut writer = ToJson::new(self.schema, self.ty, &self.ssz)?;
         let mut room = vec![0; 64 << 10];
@@ -198,7 +198,7 @@ impl Subject {
         }
     }
 
-    /// Peers decode.
+    /// Returns the cases of a check; the peers decode.
     fn check<L: Typed, E: Typed, R: Value>(&self) -> Vec<Case<'_>> {
         vec![
             Case::new(OURS, || check(self.schema, self.ty, &self.ssz)),
@@ -216,7 +216,7 @@ impl Subject {
         ))
     }
 
-    /// All of them give the same, before anything is measured.
+    /// Checks, before any measurement, that all implementations have the same output.
     fn verify<L: Typed, E: Typed, R: Value>(&self) -> Result<(), Box<dyn Error>> {
         let same = |what: &str, one: &[u8], other: &[u8]| match one == other {
             true => Ok(()),

@@ -1,5 +1,5 @@
-//! Large execution witnesses, each way in a process of its own, whose peak of
-//! memory counts.
+//! Measurements of large execution witnesses; each implementation runs in a separate process,
+//! whose peak memory is measured.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,15 +15,15 @@ use sszip_core::ssz::{Form, ToSsz};
 use crate::case::{cpu, Plan};
 use crate::corpus::WitnessParts;
 
-/// The first argument of such a process.
+/// First argument of such a process.
 pub const CHILD: &str = "witness-child";
 
-/// What a node or a proxy reads at once.
+/// Bytes that a node or a proxy reads in one call.
 const PIECE: usize = 64 << 10;
 
 type Run = fn(File) -> Result<Done, Box<dyn Error>>;
 
-/// Whose, and what does it.
+/// Names of the implementations, and their functions.
 const WAYS: [(&str, Run); 5] = [
     ("sszip", ours),
     ("serde_json, libssz", |file| {
@@ -40,7 +40,7 @@ const WAYS: [(&str, Run); 5] = [
     }),
 ];
 
-/// A witness of one size.
+/// Measurements of a witness of one size.
 #[derive(Serialize)]
 pub struct Witness {
     bytes_json: u64,
@@ -54,14 +54,14 @@ struct Way {
     samples: Vec<Sample>,
 }
 
-/// What a process says of itself.
+/// Measurements that a process prints.
 #[derive(Serialize, Deserialize)]
 struct Sample {
-    /// CPU time from the first piece to the SSZ, without reading the file.
+    /// CPU time in ns from the first piece to the SSZ, without reading the file.
     ns: f64,
-    /// CPU time of reading the file.
+    /// CPU time of reading the file in ns.
     reading_ns: f64,
-    /// The most memory that was resident, KiB.
+    /// Peak resident memory in KiB.
     peak_kib: u64,
     bytes_ssz: usize,
     hash: u64,
@@ -72,7 +72,7 @@ struct Done {
     reading_ns: f64,
 }
 
-/// Each way on a witness of so many megabytes.
+/// Measures each implementation on a witness of this number of megabytes.
 pub fn measure(
     parts: &WitnessParts,
     megabytes: usize,
@@ -121,7 +121,7 @@ fn rounds(path: &Path, plan: Plan) -> Result<Witness, Box<dyn Error>> {
     })
 }
 
-/// Nodes and codes, over and over, until there is as much as is asked for.
+/// Writes nodes and codes repeatedly up to the requested size.
 fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<dyn Error>> {
     let length = |texts: &[String]| texts.iter().map(|text| text.len() + 3).sum::<usize>();
     let once = length(&parts.state) + length(&parts.codes) + length(&parts.keys);
@@ -147,7 +147,7 @@ fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<
     Ok(())
 }
 
-/// Runs one way and says what it took.
+/// Runs one implementation and prints its measurements.
 pub fn child(who: Option<String>, path: Option<String>) -> Result<(), Box<dyn Error>> {
     let way = WAYS.iter().find(|(name, _)| who.as_deref() == Some(name));
     let (Some((_, way)), Some(path)) = (way, path) else {
@@ -168,7 +168,7 @@ pub fn child(who: Option<String>, path: Option<String>) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// As a proxy does it: piece by piece.
+/// Converts the witness in pieces, as a proxy does.
 fn ours(mut file: File) -> Result<Done, Box<dyn Error>> {
     let (schema, ty) = table_of("ExecutionWitness");
     let mut reader = ToSsz::new(schema, ty, Form::Bare);
@@ -186,7 +186,7 @@ fn ours(mut file: File) -> Result<Done, Box<dyn Error>> {
     }
 }
 
-/// As a client does it: all of the text, then the struct, then the SSZ.
+/// Reads the complete text, then builds the struct, then the SSZ, as a client does.
 fn typed<T>(mut file: File, serde: Serde) -> Result<Done, Box<dyn Error>>
 where
     T: Value + serde::de::DeserializeOwned,
@@ -201,7 +201,7 @@ where
     Ok(Done { ssz, reading_ns })
 }
 
-/// VmHWM of this process, KiB.
+/// Returns VmHWM of this process in KiB.
 fn peak() -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -209,7 +209,7 @@ fn peak() -> Result<u64, Box<dyn Error>> {
     Ok(kib.ok_or("no VmHWM in /proc/self/status")?.parse()?)
 }
 
-/// FNV-1a by words: to tell one SSZ from another.
+/// Returns FNV-1a over words, to compare outputs.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .chunks(8)
