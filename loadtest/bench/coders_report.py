@@ -65,7 +65,7 @@ def ratio(summary, group, coder, goal, most_bytes):
     worst = max(r["bytes_ratio"] for r in rows)
     met = rps >= goal and size <= most_bytes
     if mid(of(summary, group, REFERENCE.name), "utilisation") < SATURATED:
-        # gzip 6 was limited by another bottleneck, which favours all others
+        # gzip 6 was limited by another bottleneck, so every ratio to it is too high
         met = None
     elif not met and size <= most_bytes and mid(rows, "utilisation") < SATURATED:
         # requests per second are a lower bound

@@ -52,7 +52,7 @@ def at_rate(stage, row, workload, rate, seconds):
     return found | {"audit": audit}
 
 
-# --- long answers beside hot ones
+# --- long responses during hits
 
 
 def large(stage, hot, bulk, rounds, seconds):

@@ -22,7 +22,7 @@ SECTIONS = {"single": ("block-30", "block-246"), "mix": ("mix",), "batch": ("bat
 
 
 def address(url):
-    """Returns the URL of a server, and its address for an `asking.Peer`."""
+    """Returns the URL of a server, and its address for a connection to it."""
     try:
         parts = urlsplit(url)
         usual = {"http": 80, "https": 443}[parts.scheme]

@@ -32,7 +32,7 @@ class Row:
     accept: str = "gzip"
     filters: str = "[]"
     workers: int = 1
-    # Whether a daemon stores the entries; `told` is an addition to its configuration.
+    # Whether a daemon stores the entries, and an addition to its configuration.
     cached: bool = False
     told: str = ""
 

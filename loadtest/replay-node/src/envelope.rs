@@ -44,8 +44,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Returns the object with its `version` changed as `said` specifies, or `None` if `json` is not
-/// an object.
+/// Returns the object with its `version` omitted, moved or replaced, or `None` if `json` is not an
+/// object.
 pub fn with_version(json: &[u8], said: &Said) -> Option<Vec<u8>> {
     let Members(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");

@@ -36,7 +36,7 @@ pub enum Gzip {
     /// If Accept-Encoding contains `gzip`: geth does not parse the rest, so `gzip;q=0` counts
     /// too.
     Asked,
-    /// Whatever the request accepts.
+    /// Gzip regardless of the request's Accept-Encoding.
     Always,
 }
 

@@ -192,7 +192,7 @@ impl<'a> Answered<'a> {
         }
     }
 
-    /// Replaces `Eth-Consensus-Version` as `said` specifies.
+    /// Omits `Eth-Consensus-Version`, or replaces its value.
     fn say_fork(&mut self, said: &Said) {
         self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
         if let Said::Fork(name) = said {

@@ -66,7 +66,7 @@ impl Random<'_> {
         self.parts(&vec![of; count], out);
     }
 
-    /// Appends values in sequence, those of variable size with offsets.
+    /// Appends values in sequence, values of variable size with offsets.
     fn parts(&mut self, types: &[TypeId], out: &mut Vec<u8>) {
         let mut fixed = Vec::new();
         let mut variable = Vec::new();

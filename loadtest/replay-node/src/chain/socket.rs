@@ -175,7 +175,7 @@ async fn next_event(subscriptions: &mut Subscriptions) -> Option<Arc<Event>> {
     std::future::poll_fn(|cx| subscriptions.events.get_mut().poll_recv(cx)).await
 }
 
-/// Responds to one message; a delayed response is sent to `held` later.
+/// Responds to one message; a delayed response is sent to the channel later.
 fn answer(
     simulation: &Simulation,
     stats: &Stats,

@@ -92,7 +92,7 @@ proptest! {
 
     /// Applies random commands, valid or not.
     #[test]
-    fn invariants_hold_and_the_chain_is_deterministic_after_any_commands(seed in 0..4u64, acts in proptest::collection::vec(act(), 0..24)) {
+    fn chain_is_consistent_and_deterministic_after_any_commands(seed in 0..4u64, acts in proptest::collection::vec(act(), 0..24)) {
         let (mut one, mut other) = (chain(seed, 40), chain(seed, 40));
         for act in &acts {
             let before = one.head();

@@ -153,7 +153,7 @@ impl Values<'_> {
         )
     }
 
-    /// Appends values in sequence, those of variable size with offsets.
+    /// Appends values in sequence, values of variable size with offsets.
     fn parts(&mut self, parts: impl Iterator<Item = (TypeId, usize)> + Clone, out: &mut Vec<u8>) {
         let sizes = parts.clone().map(|(ty, _)| self.schema.get(ty).size);
         let fixed_size: usize = sizes.map(|size| size.unwrap_or(4)).sum();

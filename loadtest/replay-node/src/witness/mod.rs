@@ -229,7 +229,7 @@ fn rlp_prefix(list: List, len: u64) -> u64 {
 }
 
 /// Returns the RLP prefix of a string (0x80) or a list (0xc0) of this length; a string of one
-/// byte has another form, but none here is so short.
+/// byte has another form, but every string here is longer.
 fn rlp_head(kind: u8, len: u64) -> Vec<u8> {
     if len < 56 {
         return vec![kind + len as u8];

@@ -17,7 +17,7 @@ const READ_LIMIT: Duration = Duration::from_secs(20);
 /// A node on port 0, which is killed when dropped.
 pub struct Node {
     child: Child,
-    /// Its recordings, unless the test supplied others.
+    /// Folder of the default recordings, unless the test supplied others.
     recordings: Option<Scratch>,
     stdout: BufReader<std::process::ChildStdout>,
     pub port: u16,
