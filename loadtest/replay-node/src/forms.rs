@@ -13,9 +13,9 @@ use crate::page::{Form, Page, CONSENSUS_VERSION};
 pub enum Forms {
     /// JSON only
     Json,
-    /// SSZ only, where there is such a thing
+    /// SSZ only, where the page has an SSZ type
     Ssz,
-    /// Whichever is asked for
+    /// The format that the request accepts
     Both,
 }
 

@@ -63,7 +63,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
 
-    /// Answer params that were not recorded with the method's first answer
+    /// Respond to params that were not recorded with the method's first response
     #[arg(long)]
     lenient: bool,
 
@@ -71,8 +71,8 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Serve and take the Beacon API in this form only, or in both, made of
-    /// each other where only one is there
+    /// Serve and accept the Beacon API in these formats, and convert pages that were recorded in
+    /// one format only
     #[arg(long, value_name = "FORMS", value_enum, conflicts_with = "chain")]
     beacon: Option<Forms>,
 
@@ -80,37 +80,36 @@ struct Args {
     #[arg(long, value_name = "NAME", default_value = "mainnet", value_parser = preset)]
     preset: Preset,
 
-    /// Serve a file, *.json or *.ssz, as the page at a path, *.headers with
-    /// it; may be repeated
+    /// Serve a file, *.json or *.ssz, or *.headers for its headers, as the page at a path; may be
+    /// repeated
     #[arg(long, value_name = "PATH=FILE", value_parser = page, conflicts_with = "chain")]
     page: Vec<(String, PathBuf)>,
 
-    /// Make witnesses of about so many bytes of JSON for
-    /// debug_executionWitness and engine_newPayloadWithWitness, and serve
-    /// /engine/v1/payloads/witness: 500M
+    /// Generate witnesses of about this many bytes of JSON for debug_executionWitness and
+    /// engine_newPayloadWithWitness, and serve /engine/v1/payloads/witness: 500M
     #[arg(long, value_name = "SIZE", conflicts_with = "chain")]
     witness: Option<Size>,
 
     #[command(flatten)]
     chain: ChainArgs,
 
-    /// Print METHOD PARAMS SIZE of every answer, separated by tabs, and exit
+    /// Print METHOD PARAMS SIZE of every response, separated by tabs, and exit
     #[arg(long)]
     list: bool,
 
-    /// Gzip when the request asks for it, as geth does
+    /// Gzip if Accept-Encoding contains gzip, as geth does
     #[arg(long)]
     gzip: bool,
 
-    /// Methods answered chunked: names separated by commas, or * for all
+    /// Methods with chunked responses: names separated by commas, or * for all
     #[arg(long, value_name = "METHODS")]
     chunked: Option<String>,
 
-    /// Size of the pieces a body is sent in
+    /// Bytes of the pieces in which a body is sent
     #[arg(long, value_name = "BYTES")]
     piece: Option<usize>,
 
-    /// Milliseconds between pieces; 0 sends each by itself
+    /// Milliseconds between pieces; 0 flushes each piece
     #[arg(long, value_name = "MS")]
     pause_ms: Option<u64>,
 

@@ -22,24 +22,24 @@ pub struct ChainArgs {
     #[arg(long, value_name = "ID", default_value_t = 1, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=1 << 52))]
     pub chain_id: u64,
 
-    /// When slot 0 began, in Unix seconds; slots of 12 s follow, however long
+    /// Start of slot 0, in Unix seconds; the time stamps of slots are 12 s apart, however long
     /// they last here
     #[arg(long, value_name = "SECONDS", default_value_t = 1_606_824_023, requires = "chain", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     pub chain_genesis_time: u64,
 
-    /// Most transactions of a block
+    /// Maximum number of transactions of a block
     #[arg(long, value_name = "N", default_value_t = 20, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=MOST_TRANSACTIONS))]
     pub chain_transactions: u64,
 
-    /// Let a slot pass each so many milliseconds
+    /// Duration of a slot in milliseconds; without it, only commands add blocks
     #[arg(long, value_name = "MS", requires = "chain", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub chain_slot_ms: Option<u64>,
 
-    /// Probability that a slot brings a reorg
+    /// Probability that a slot contains a reorg
     #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = probability)]
     pub chain_reorgs: f64,
 
-    /// Probability that a slot brings no block
+    /// Probability that a slot is missed
     #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = probability)]
     pub chain_missed: f64,
 }
