@@ -183,10 +183,10 @@ struct Recorded<'a> {
 }
 
 #[test]
-fn the_corpus_is_scanned_as_serde_json_reads_it() {
+fn scanner_agrees_with_serde_json_on_the_corpus() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
     if !corpus.exists() {
-        let name = "the_corpus_is_scanned_as_serde_json_reads_it";
+        let name = "scanner_agrees_with_serde_json_on_the_corpus";
         eprintln!("skipped {name}: ../shared/corpus is absent");
         return;
     }

@@ -41,8 +41,8 @@ fn corpus(test: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn recorded_values_in_the_other_form() {
-    let Some(corpus) = corpus("recorded_values_in_the_other_form") else {
+fn recorded_values_are_converted_to_the_other_format() {
+    let Some(corpus) = corpus("recorded_values_are_converted_to_the_other_format") else {
         return;
     };
     let beacon = corpus.join("beacon");
@@ -82,8 +82,8 @@ fn recorded_values_in_the_other_form() {
 }
 
 #[test]
-fn every_recorded_exchange_is_answered() {
-    let Some(corpus) = corpus("every_recorded_exchange_is_answered") else {
+fn recorded_exchanges_receive_their_recorded_response() {
+    let Some(corpus) = corpus("recorded_exchanges_receive_their_recorded_response") else {
         return;
     };
     // The witnesses are excluded: they contain three formats of the response to one call.

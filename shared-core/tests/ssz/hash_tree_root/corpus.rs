@@ -43,9 +43,12 @@ fn part<'j>(json: &'j [u8], path: &[&str]) -> &'j str {
 }
 
 #[test]
-fn genesis_state_of_sepolia() {
+fn root_of_the_sepolia_genesis_state_equals_the_networks() {
     let name = "beacon/sepolia_genesis_state_phase0.ssz";
-    if let Some(state) = recorded("genesis_state_of_sepolia", name) {
+    if let Some(state) = recorded(
+        "root_of_the_sepolia_genesis_state_equals_the_networks",
+        name,
+    ) {
         // the state root of block 0 of that network
         let known = "fb9afe32150fa39f4b346be2519a67e2a4f5efcd50a1dc192c3f6b3d013d2798";
         assert_eq!(root(Fork::Phase0, "BeaconState", &state), known);
@@ -54,8 +57,8 @@ fn genesis_state_of_sepolia() {
 
 /// A block, and the header of its child as light clients receive it.
 #[test]
-fn parent_of_a_block() {
-    let test = "parent_of_a_block";
+fn root_of_a_block_equals_the_parent_root_of_its_child() {
+    let test = "root_of_a_block_equals_the_parent_root_of_its_child";
     let block = recorded(test, "beacon/block_capella_7109430.json");
     let update = recorded(test, "beacon/optimistic.json");
     if let (Some(block), Some(update)) = (block, update) {
@@ -67,8 +70,11 @@ fn parent_of_a_block() {
 }
 
 #[test]
-fn block_of_deneb() {
-    if let Some(block) = recorded("block_of_deneb", "beacon/block_deneb.json") {
+fn root_of_a_deneb_block_equals_the_reference() {
+    if let Some(block) = recorded(
+        "root_of_a_deneb_block_equals_the_reference",
+        "beacon/block_deneb.json",
+    ) {
         // computed by consensus-specs v1.7.0-alpha.13
         let known = "6501aa5db10d46cd2c905554bc63fbd7f0075124848763e935980877e8587bd9";
         assert_eq!(root_of_json(Fork::Deneb, "BeaconBlock", &block), known);
