@@ -46,7 +46,7 @@ use witness::{Size, Witness};
 /// Time for which connections may finish their responses after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Serves recorded JSON-RPC answers, or a generated sample of mainnet's.
+/// Serves recorded JSON-RPC responses, or a generated sample of mainnet's.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

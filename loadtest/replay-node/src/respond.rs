@@ -1,4 +1,4 @@
-//! Conversion of an answer to the response that its options specify: format, content coding,
+//! Conversion of content to the response that its options specify: format, content coding,
 //! headers, framing.
 
 use std::borrow::Cow;
