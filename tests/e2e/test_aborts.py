@@ -1,5 +1,5 @@
-"""Either side goes away at any moment; the worker stays healthy, keeps no
-connection, no memory, and does not spin."""
+"""Aborts by the client or the node at any moment: the worker stays healthy, keeps
+no connection and no memory, and does not spin."""
 
 import random
 import threading
@@ -48,9 +48,9 @@ def healthy_after(nginx, origin):
 
 @pytest.mark.parametrize("path", ["/", "/unbuffered", "/zipped"])
 @pytest.mark.parametrize("body", [BODY, LARGE], ids=len)
-def test_clients_leave_at_random_moments(nginx, origin, path, body):
-    """Before, in and after the request, while the head is held, while it is
-    compressed, in the middle of the answer."""
+def test_worker_stays_healthy_when_clients_abort_at_random_moments(nginx, origin, path, body):
+    """Clients abort before, in and after the request, while the head is buffered, while
+    the body is compressed, and in the middle of the response."""
     chance = random.Random(f"{path}{len(body)}")
     coding = "gzip" if path == "/zipped" else None
     origin.answers(lambda request: answer(body, coding=coding, split=scattered(chance.random(), 6)))
@@ -73,9 +73,10 @@ def test_clients_leave_at_random_moments(nginx, origin, path, body):
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
 @pytest.mark.parametrize("path", ["/", "/unix", "/unbuffered", "/zipped"])
-def test_nodes_leave_at_random_moments(nginx, origin, path, end, framing):
-    """What arrives is a 502, a cut that shows, or the whole; never less that
-    looks whole. Only a body delimited by the connection can't tell."""
+def test_response_is_502_visibly_truncated_or_complete_when_node_aborts(nginx, origin, path, end, framing):
+    """The client receives a 502, a visibly truncated response or a complete one.
+
+    Truncation is invisible only for a body that is delimited by the connection."""
     chance = random.Random(f"{path}{framing}")
     coding = "gzip" if path == "/zipped" else None
     for number in range(25):
@@ -105,7 +106,7 @@ def test_nodes_leave_at_random_moments(nginx, origin, path, end, framing):
 
 @pytest.mark.parametrize("leave", ["close", "reset"])
 @pytest.mark.parametrize("received", [0, 1, 15000, 29999])
-def test_a_client_leaves_while_the_head_is_held(nginx, origin, leave, received):
+def test_upstream_connection_is_closed_when_client_aborts_while_head_is_buffered(nginx, origin, leave, received):
     hangup = Hangup()
     script = answer(BODY)
     origin.answers([script[0], BODY[:received], hangup])
@@ -114,12 +115,12 @@ def test_a_client_leaves_while_the_head_is_held(nginx, origin, leave, received):
     nginx.wait_for(lambda: origin.requests, "the node's request")
     time.sleep(0.01)
     getattr(connection, leave)()
-    # nginx lets go of the node too
+    # nginx closes the connection to the node, too
     assert hangup.seen.wait(20)
 
 
-def test_a_node_that_stalls_in_a_held_body(nginx, origin):
-    """proxy_read_timeout ends the wait; the client is told."""
+def test_buffered_body_ends_in_an_error_status_when_node_stalls(nginx, origin):
+    """proxy_read_timeout ends the wait, and the client receives an error status."""
     hangup = Hangup()
     origin.answers([*answer(BODY)[:1], BODY[:1000], hangup])
     response = nginx.get("/impatient")
@@ -128,13 +129,13 @@ def test_a_node_that_stalls_in_a_held_body(nginx, origin):
     assert hangup.seen.wait(20)
 
 
-def test_a_node_that_stalls_in_a_passing_body(nginx, origin):
+def test_streamed_body_is_truncated_when_node_stalls(nginx, origin):
     origin.answers([*answer(BODY)[:1], BODY[:1000], Hangup()])
     with pytest.raises(Truncated):
         nginx.get("/impatient", accept=None)
 
 
-def test_both_leave_at_once(nginx, origin):
+def test_worker_stays_healthy_when_client_and_node_abort_together(nginx, origin):
     for number in range(50):
         go = threading.Event()
         origin.answers([*answer(BODY)[:1], BODY[: number * 500], Until(go), RESET if number % 2 else CLOSE])
@@ -146,8 +147,8 @@ def test_both_leave_at_once(nginx, origin):
         connection.reset()
 
 
-def test_the_worker_is_idle_while_it_holds(nginx, origin):
-    """A head that is held costs no processor time (ngx_brotli #80: 100 %)."""
+def test_worker_is_idle_while_head_is_buffered(nginx, origin):
+    """Buffering a head costs no processor time (ngx_brotli #80: 100 %)."""
     go = threading.Event()
     origin.answers([*answer(BODY)[:1], BODY[:20000], Until(go), BODY[20000:]])
     with nginx.connect() as connection:
@@ -158,7 +159,7 @@ def test_the_worker_is_idle_while_it_holds(nginx, origin):
         assert connection.read().decoded == BODY
 
 
-def test_the_worker_is_idle_while_a_client_does_not_read(nginx, origin):
+def test_worker_is_idle_while_client_does_not_read(nginx, origin):
     origin.answers(plain(bodies.random(300000) + bodies.json(900000)))
     with nginx.connect(receive_buffer=4096) as connection:
         connection.send(request_bytes("/", headers=GZIP))
@@ -166,7 +167,7 @@ def test_the_worker_is_idle_while_a_client_does_not_read(nginx, origin):
         wait_until_idle(nginx)
 
 
-def test_aborted_requests_leave_no_memory(nginx, origin):
+def test_aborted_requests_leak_no_memory(nginx, origin):
     origin.answers(lambda request: [*answer(LARGE)[:1], LARGE[:700000]] + ([CLOSE] if len(origin.requests) % 2 else [Hangup()]))
 
     def work():

@@ -1,10 +1,10 @@
-"""No memory costs speed, never an answer: a live worker is left with next to
-no address space, and is given it back.
+"""Lack of memory costs speed, never a response: a live worker is limited to almost no
+address space, and the limit is removed again.
 
-What nginx itself can't allocate costs what it costs without sszip: a 500, or a
-connection that is closed. What must not happen: a worker that dies, an answer
-that is wrong or looks whole and is not, one that never comes, and a worker
-that stays as it was when there is memory again.
+An allocation of nginx itself that fails has the same effect as without sszip: a 500, or
+a connection that is closed. Never allowed are a worker that dies, a response that is
+wrong, missing, or truncated without a sign, and a worker that does not recover when
+there is memory again.
 """
 
 import json
@@ -58,7 +58,7 @@ HEADERS = [("Content-Type", "application/json"), ("Connection", "close")]
 
 
 class Chain:
-    """What the node would say of each block, so that every byte is known."""
+    """The node's result for each block, so that every byte is known."""
 
     def __init__(self):
         self._results = {}
@@ -77,7 +77,7 @@ class Chain:
 
 
 CHAIN = Chain()
-# no newline: an answer that was stored out of a batch has none either
+# no newline: a response that was stored out of a batch has none either
 RESULTS = {"eth_getBlockByHash": CHAIN.result}
 NODE = Node(RESULTS, newline=b"")
 CHUNKED = Node(RESULTS, newline=b"", framing="chunked")
@@ -104,13 +104,13 @@ def serve(origin):
 
 
 class Ask:
-    """One request, and whether what came is an answer to it."""
+    """One request, and the check of its response."""
 
     def __init__(self, chance):
         self.path = chance.choices(["/", "/stream", "/chunked", "/beacon"], [6, 2, 2, 1])[0]
         self.accept = chance.choice(["gzip", None])
         self.id = chance.randrange(10**6)
-        # few different ones: hits, and several that want the same
+        # a few values only: hits, and coalesced requests
         self.size = chance.choice([LARGE, LARGE, MIDDLE, SMALL])
         self.numbers = [chance.randrange(6)]
         if self.path == "/" and chance.random() < 0.3:
@@ -138,7 +138,7 @@ class Ask:
 
 
 def ask(nginx, one):
-    """`"whole"`, or what nginx makes of its own failures."""
+    """`"whole"`, or the outcome of a failure of nginx itself."""
     try:
         with nginx.connect(timeout=30) as connection:
             connection.send(one.request())
@@ -153,7 +153,7 @@ def ask(nginx, one):
 
 
 def load(nginx, seed, requests):
-    """What became of `requests` from each of the clients, at the same time."""
+    """The outcomes of `requests` requests from each of the clients, at the same time."""
     outcomes, faults = [], []
 
     def client(number):
@@ -174,7 +174,7 @@ def load(nginx, seed, requests):
 
 
 def leave(pid, margin):
-    """Leaves a process so many bytes of address space; `None`: all."""
+    """Limits a process to its present address space and `margin` bytes; `None`: no limit."""
     limit = resource.RLIM_INFINITY
     if margin is not None:
         with open(f"/proc/{pid}/status") as status:
@@ -186,14 +186,14 @@ def leave(pid, margin):
 @pytest.fixture(scope="module")
 def nginx(start_nginx):
     nginx = start_nginx(CONFIG)
-    # of nginx's own allocations
+    # failed allocations of nginx itself
     nginx.expect(r"(malloc|posix_memalign|mmap|calloc)\(.*(failed|Cannot allocate)|Cannot allocate memory")
     return nginx
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
 @pytest.mark.parametrize("margin", [0, 1, 4, 16], ids="{}-MiB".format)
-def test_the_worker_outlives_it(nginx, origin, margin, warm):
+def test_worker_survives_and_recovers_when_its_address_space_is_limited(nginx, origin, margin, warm):
     serve(origin)
     (worker,) = nginx.workers()
     for seed in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Fetching a new answer in the background, while all get the expired one."""
+"""Background updates: all clients receive the stale response while one is in flight."""
 
 import collections
 import itertools
@@ -20,7 +20,7 @@ from test_stale import HASH, Asker, failing, logged, result_of, wait_until_expir
 
 pytestmark = pytest.mark.bare
 
-# all that is stored has expired when it is asked for again
+# every stored response has expired when it is requested again
 CONFIG = """
 log_format stale '$uri $sszip_cache_status $sszip_mode';
 sszip on;
@@ -100,7 +100,7 @@ def updated(ask, path, result="0x2", **options):
 
 
 def stored(ask, path, **options):
-    """An answer that has expired, of which no update is under way."""
+    """Stores a response that has expired and that no update is fetching."""
     ask(path, **options)
     ask.nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
     ask.settle(path)
@@ -121,16 +121,16 @@ def begun(ask, path, request):
                 return connection
             time.sleep(0.005)
         connection.close()
-        # an answer of some MB is stored a while after its request is over
+        # a response of some MB is stored a while after its request is over
         assert logged(ask.nginx, path, ask.asked[path])[-1] in ("HIT", "UPDATING")
     raise AssertionError("no update is started")
 
 
 class TestInTheBackground:
-    """Who would fetch the new answer gets the old one as well."""
+    """The client whose request starts the update receives the stale response as well."""
 
     @pytest.mark.parametrize("path", ["/place", "/unbuffered", "/pages"])
-    def test_all_get_the_old_one_and_the_new_one_is_stored(self, ask, nginx, origin, path):
+    def test_clients_get_the_stale_response_until_the_update_is_stored(self, ask, nginx, origin, path):
         path = f"{path}/{ask.chain}"
         ask(path)
         node = ask.serve(b'"0x2"')
@@ -140,7 +140,7 @@ class TestInTheBackground:
             assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
             assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
         nginx.wait_for(node.count, "the update")
-        # the body, the head and the target of the first of them
+        # body, head and target are equal to those in the first request
         assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
         (request,) = origin.received(path)[1:]
         assert request.target == f"{path}?chain={ask.chain}" and request.method == "POST"
@@ -157,7 +157,7 @@ class TestInTheBackground:
     @pytest.mark.parametrize("path", PLACES)
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("length", [30_000, 600_000])
-    def test_long_answers(self, ask, framing, path, accept, length):
+    def test_long_response_is_replaced_by_the_update(self, ask, framing, path, accept, length):
         text = bodies.json(length).hex().encode()
         old, new = b'"0x1%b"' % text, b'"0x2%b"' % text
         options = {"method": "eth_getBlockByHash", "accept": accept}
@@ -180,12 +180,12 @@ class TestInTheBackground:
         ids=["close", "reset", "503", "404", "408", "499"],
     )
     @pytest.mark.parametrize("path", ["/place", "/pages", "/proxied", "/gone"])
-    def test_a_failure_reaches_nobody(self, ask, nginx, script, path):
+    def test_clients_get_the_stale_response_when_the_update_fails(self, ask, nginx, script, path):
         ask.origin.answers(answer(b"x" * 3_000_000, type="text/plain"), "/large")
         ask(path)
         ask.fails(script)
         with nginx.connect() as connection:
-            # on one connection: each waits for the update before it
+            # on one connection, each request waits for the update of the one before
             for id in range(3):
                 time.sleep(0.005)
                 response = connection.exchange(
@@ -200,7 +200,7 @@ class TestInTheBackground:
         updated(ask, path)
 
     @pytest.mark.parametrize("framing", ["length", "chunked"])
-    def test_what_is_cut_short_is_not_stored(self, ask, nginx, framing):
+    def test_truncated_update_is_not_stored(self, ask, nginx, framing):
         ask("/place")
         body = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"2" * 20_000)
         ask.fails(lambda request: answer(body, framing=framing, cut_at=9_000))
@@ -209,7 +209,7 @@ class TestInTheBackground:
         ask.serve(b'"0x2"')
         updated(ask, "/place")
 
-    def test_what_must_not_be_stored_is_not(self, ask):
+    def test_update_that_sets_a_cookie_is_not_stored(self, ask):
         ask("/place")
         ask.origin.answers(Node({"eth_blockNumber": b'"0x2"'}, headers=[("Set-Cookie", "a=b")]))
         for _ in range(4):
@@ -218,7 +218,7 @@ class TestInTheBackground:
 
     @pytest.mark.parametrize("leaves", ["close", "reset"])
     @pytest.mark.parametrize("when", ["before", "after"])
-    def test_the_client_leaves(self, ask, nginx, leaves, when):
+    def test_update_is_stored_when_the_client_aborts(self, ask, nginx, leaves, when):
         ask("/place")
         node = ask.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
@@ -241,8 +241,8 @@ class TestInTheBackground:
         gate.set()
         updated(ask, "/place")
 
-    def test_a_client_that_reads_slowly(self, ask):
-        """The update ends, well or badly, while the old answer is on its way."""
+    def test_slow_client_gets_the_stale_response_whatever_the_update_does(self, ask):
+        """The update succeeds or fails while the stale response is being sent."""
         old = b'"0x' + random.Random(1).randbytes(4_000_000).hex().encode() + b'"'
         ask.serve(old)
         path = f"/place/{ask.chain}"
@@ -263,9 +263,9 @@ class TestInTheBackground:
             ask.settle(path)
 
     @pytest.mark.parametrize("way", ["delayed", "full"])
-    def test_the_clients_timers_are_its_own(self, ask, nginx, way):
-        """An update must not touch what the client's answer waits for: the
-        timer of limit_rate, or that of send_timeout."""
+    def test_client_timers_are_not_reset_by_the_update(self, ask, nginx, way):
+        """An update must not change the timer of limit_rate or of send_timeout on
+        which the client's response depends."""
         old = b'"0x' + random.Random(2).randbytes(1_500_000).hex().encode() + b'"'
         path = {"delayed": "/slow/timers", "full": "/timeout"}[way] + f"/{ask.chain}"
         ask.serve(old)
@@ -290,10 +290,10 @@ class TestInTheBackground:
             if way == "delayed":
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
             else:
-                # the client reads nothing: it is given up in spite of the update
+                # the client reads nothing, and is timed out in spite of the update
                 assert logged(nginx, path, ask.asked[path])[-1] == "STALE"
 
-    def test_resources_are_asked_for_on_condition(self, nginx, origin):
+    def test_stale_resource_is_revalidated_with_its_etag(self, nginx, origin):
         path = f"/place/{next(_places)}"
         body = bodies.generate("object:30000")
 
@@ -316,8 +316,8 @@ class TestInTheBackground:
         assert [request.header("If-None-Match") for request in origin.received(path)] == [None, '"v1"']
 
     @pytest.mark.parametrize("number", [None, b"null"])
-    def test_the_old_one_goes_when_the_node_denies_it(self, ask, number):
-        """An error, or null, is an answer: nobody gets the old one after it."""
+    def test_stale_response_is_removed_when_the_node_reports_an_error_or_null(self, ask, number):
+        """An error, or null, is a response: no client receives the stale one after it."""
         ask("/place")
         ask.serve(number)
         ask.nginx.wait_for(lambda: json.loads(ask("/place").decoded).get("result") is None, "the node's answer")
@@ -325,13 +325,13 @@ class TestInTheBackground:
             assert json.loads(ask("/place").decoded).get("result") is None
 
     @pytest.mark.parametrize("path", ["/noupdating", "/onlyupdating"])
-    def test_without_updating_there_is_no_update(self, ask, path):
+    def test_entry_is_not_updated_when_use_stale_is_incomplete(self, ask, path):
         ask(path)
         ask.serve(b'"0x2"')
         assert result_of(ask(path)) == ("0x2" if path == "/noupdating" else "0x1")
 
-    def test_what_other_filters_make_of_it_is_what_is_stored(self, ask):
-        """The update is stored as any other answer: after all of them."""
+    def test_update_is_stored_after_other_filters_changed_it(self, ask):
+        """The update is stored after all other filters, as any response is."""
         params = {"method": "eth_getBlockByHash"}
         for path, stored in (("/sub", "0x00be"), ("/place", "0xbe")):
             ask.serve(b'"0x11"')
@@ -340,7 +340,7 @@ class TestInTheBackground:
             updated(ask, path, stored, **params)
 
     @pytest.mark.parametrize("coding", [None, "gzip"])
-    def test_a_node_that_gzips_unasked(self, nginx, origin, coding):
+    def test_update_is_readable_by_all_clients_when_the_node_compresses_it(self, nginx, origin, coding):
         path = f"/gunzip/{next(_places)}"
         fields = [("Cache-Control", "max-age=1")]
 
@@ -363,7 +363,7 @@ class TestInTheBackground:
         nginx.wait_for(is_new, "the new one")
         assert seen <= {old, new}
 
-    def test_subrequests_in_the_log(self, ask, nginx):
+    def test_update_is_logged_before_its_request_when_log_subrequest_is_on(self, ask, nginx):
         path = f"/logged/{ask.chain}"
         ask(path)
         ask.serve(b'"0x2"')
@@ -372,8 +372,8 @@ class TestInTheBackground:
         assert logged(nginx, path, 3)[:3] == ["MISS", "MISS", "STALE"]
 
 
-def test_streams(start_nginx, origin):
-    """Over HTTP/2 the other streams of a connection don't wait."""
+def test_http2_streams_do_not_wait_for_an_update(start_nginx, origin):
+    """Over HTTP/2 the other streams of a connection don't wait for the update."""
     nginx = start_nginx(CONFIG.replace("listen 127.0.0.1:@port@;", "listen 127.0.0.1:@port@ http2;"))
     body = bodies.generate("object:30000")
     path = f"/place/{next(_places)}"
@@ -402,7 +402,7 @@ def test_streams(start_nginx, origin):
 
 
 @pytest.mark.parametrize("options", [{"main": "master_process off;", "single": True}, {"workers": 2}], ids=["single", "two"])
-def test_processes(start_nginx, origin, options):
+def test_entry_is_updated_in_single_process_and_with_two_workers(start_nginx, origin, options):
     nginx = start_nginx(CONFIG, **options)
     ask = Asker(nginx, origin)
     for path in ("/place", "/proxied"):
@@ -412,16 +412,16 @@ def test_processes(start_nginx, origin, options):
         updated(ask, path)
 
 
-def test_everything_at_once(start_nginx, origin):
-    """Clients that leave at any moment, and a node that fails in every way:
-    whoever stays gets one of the node's own answers, and stored ones never go
+def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_nginx, origin):
+    """Clients abort at any moment, and the node fails in every way: each client that
+    stays receives one of the node's own responses, and stored responses never go
     back."""
     nginx = start_nginx(CONFIG)
     (worker,) = nginx.workers()
     chance = random.Random(7)
 
     def node(request):
-        # the node may hear of two requests in another order
+        # the node may receive two requests in another order
         version = int(request.header("Asked").replace(".", ""))
         id = json.loads(request.body)["id"]
         size = chance.choice([1, 1, 2_000, 20_000, 400_000])
@@ -471,14 +471,14 @@ def test_everything_at_once(start_nginx, origin):
                         continue
                     response = connection.read("POST")
             except (Malformed, Truncated, OSError):
-                continue  # the node's cut, with the head on its way
+                continue  # the node aborted after the head was sent
             if response.status != 200 or "result" not in (said := json.loads(response.decoded)):
                 continue
             version = int(said["result"].strip("_"), 16)
             status = response.header("Cache-Status")
             stored = status.startswith("sszip; hit")
             given[stored] += 1
-            # of two that are asked for in the same millisecond any may be stored last
+            # of two requests in the same millisecond either may be stored last
             if said["id"] != number or stored and version + 1 < newest.get(chain, 0):
                 faults.append((path, chain, said["id"], number, version, newest.get(chain), status))
             if stored:
@@ -505,7 +505,7 @@ def asked(nginx, chain):
     return json.loads(response.decoded).get("result") if response.status == 200 else None
 
 
-def test_a_reload_meanwhile(start_nginx, origin):
+def test_old_worker_ends_after_its_update_when_nginx_reloads(start_nginx, origin):
     """The old worker ends when the update does."""
     nginx = start_nginx(CONFIG)
     ask = Asker(nginx, origin)
@@ -520,7 +520,7 @@ def test_a_reload_meanwhile(start_nginx, origin):
     nginx.wait_for(lambda: worker not in nginx.all_workers(), "the old worker to end")
 
 
-def test_beside_a_store(start_nginx, origin):
+def test_entry_is_updated_when_there_is_a_store(start_nginx, origin):
     nginx = start_nginx("sszip_cache_path @prefix@/cache max_size=64m memory=32m;" + CONFIG)
     wait_until_linked(nginx, owner_of(nginx))
     ask = Asker(nginx, origin)

@@ -1,6 +1,6 @@
-"""The replay node's Beacon API behind sszip_ssz: a process of its own that has
-JSON only, or SSZ only, with the faults that nodes have, and that tells what
-was published to it."""
+"""The replay node's Beacon API behind sszip_ssz: a process of its own that has JSON
+only, or SSZ only, injects the faults of real nodes, and reports the submissions that
+it received."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ ATTESTATIONS = "/eth/v2/beacon/pool/attestations"
 
 
 def attestation(number):
-    """One that validates nothing: a SingleAttestation, in both formats."""
+    """A SingleAttestation in both formats; it attests to no real block."""
     point = {"epoch": str(number), "root": f"0x{number:064x}"}
     data = {"slot": "7", "index": "0", "beacon_block_root": f"0x{5:064x}", "source": point, "target": point}
     value = {"committee_index": "1", "attester_index": "2", "data": data, "signature": f"0x{'0a' * 96}"}
@@ -42,7 +42,7 @@ def attestation(number):
 
 @pytest.fixture(scope="module")
 def nodes(start_nginx):
-    """The same sample three times, and nginx before those that have one format."""
+    """Three replay nodes with the same sample, and nginx before the two with one format."""
     replays = {forms: ReplayNode("--beacon", forms) for forms in ("json", "ssz", "both")}
     config = CONFIG.replace("@node_json@", replays["json"].address)
     nginx = start_nginx(config.replace("@node_ssz@", replays["ssz"].address))
@@ -53,14 +53,14 @@ def nodes(start_nginx):
 
 
 def with_ssz(both):
-    """Paths of the pages that have SSZ."""
+    """Paths of the responses that exist as SSZ."""
     for call in calls():
         if call.method == "GET" and fetch(both.port, call.target, headers=[OCTETS]).status == 200:
             yield call.target
 
 
 @pytest.mark.parametrize("options", ["framing=length", "framing=chunked&piece=5000", "gzip=always"])
-def test_every_page_of_the_sample_in_both_formats(nodes, options):
+def test_recorded_responses_are_transcoded_in_both_directions(nodes, options):
     both = nodes.replays["both"]
     told = ("X-Replay", options)
     seen = 0
@@ -78,8 +78,8 @@ def test_every_page_of_the_sample_in_both_formats(nodes, options):
     assert seen == 10
 
 
-# What is wrong with an answer, and the statuses of who takes SSZ only, and of who
-# takes both.
+# For each fault of a response: the status for a client that accepts SSZ only, and the
+# format for a client that accepts both.
 FAULTS = {
     "fork=off": (200, "ssz"),
     "version=off": (200, "ssz"),
@@ -94,14 +94,14 @@ FAULTS = {
     "refuse=404": (404, "error"),
     "refuse=503": (503, "error"),
     "error=502": (502, "error"),
-    # JSON under another label: for a client of SSZ only it is read by its first byte
+    # JSON with another media type: for a client of SSZ only it is read by its first byte
     "type=text/html": (200, "mislabelled"),
 }
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_of_a_node(nodes, fault, framing):
+def test_faulty_response_is_transcoded_rejected_or_sent_unchanged(nodes, fault, framing):
     told = ("X-Replay", f"{fault}&framing={framing}")
     came = fetch(nodes.replays["json"].port, CONSOLIDATIONS, headers=[told])
     only, both = FAULTS[fault]
@@ -121,16 +121,16 @@ def test_faults_of_a_node(nodes, fault, framing):
         assert response.header("Content-Type") == came.header("Content-Type")
 
 
-def test_a_node_that_sends_what_was_not_asked_for(nodes):
-    """Where both are there, and Accept is not read."""
+def test_response_is_transcoded_when_the_node_ignores_accept(nodes):
+    """The node has both formats, and ignores Accept."""
     both, ssz = nodes.replays["both"], nodes.ports["port_ssz"]
     expected = fetch(both.port, HEAD, headers=[OCTETS]).body
     told = ("X-Replay", "as=ssz")
     assert fetch(ssz, HEAD, headers=[OCTETS, told]).body == expected
     made = json.loads(fetch(ssz, HEAD, headers=[JSON, told]).body)
     assert made["data"] == json.loads(fetch(both.port, HEAD).body)["data"]
-    # JSON under SSZ's name is passed on as it came to who wants that: nothing
-    # says that it is not
+    # JSON labelled as SSZ is sent unchanged to a client that accepts SSZ: nothing shows
+    # that it is JSON
     told = ("X-Replay", "as=json&type=application/octet-stream")
     response = fetch(nodes.port, HEAD, headers=[JSON, told])
     assert response.status == 406
@@ -138,7 +138,7 @@ def test_a_node_that_sends_what_was_not_asked_for(nodes):
 
 @pytest.mark.parametrize("fault", ["cut=20000", "cut=20000&reset=on", "lost=on"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_node_that_goes_away(nodes, fault, framing):
+def test_response_is_502_when_the_node_aborts(nodes, fault, framing):
     nodes.expect("prematurely closed|reset by peer|the response ended")
     for accept in (OCTETS, EITHER):
         told = ("X-Replay", f"{fault}&framing={framing}&piece=5000")
@@ -158,10 +158,10 @@ def publish(nodes, ssz, *headers, port="port"):
     return fetch(nodes.ports.get(port, nodes.port), ATTESTATIONS, method="POST", headers=fields, body=ssz)
 
 
-def test_what_is_published_reaches_the_node_once(nodes):
+def test_submission_reaches_the_node_once_as_json(nodes):
     node = nodes.replays["json"]
     value, ssz = attestation(1)
-    # it is found out once what the node takes
+    # the formats that the node accepts are detected once
     if publish(nodes, ssz).status == 415:
         assert publish(nodes, ssz).status == 200
     before = publishes(node)
@@ -177,7 +177,7 @@ def test_what_is_published_reaches_the_node_once(nodes):
     assert taken == [len(numbers), 0, 0, 0]
 
 
-def test_a_publish_whose_answer_is_lost_is_not_repeated(nodes):
+def test_submission_is_not_repeated_when_its_response_is_lost(nodes):
     node = nodes.replays["json"]
     nodes.expect("prematurely closed|reset by peer")
     _, ssz = attestation(100)
@@ -191,7 +191,7 @@ def test_a_publish_whose_answer_is_lost_is_not_repeated(nodes):
         assert counted == ([1, 0, 0, 0] if fault.startswith("lost") else [0, 0, 0, 1]), fault
 
 
-def test_ssz_goes_as_it_is_to_a_node_that_takes_it(nodes):
+def test_submission_is_sent_as_ssz_when_the_node_accepts_ssz(nodes):
     node = nodes.replays["ssz"]
     _, ssz = attestation(200)
     assert publish(nodes, ssz, port="port_ssz").status == 200

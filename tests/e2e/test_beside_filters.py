@@ -1,6 +1,6 @@
-"""What is stored is what the node sent: what nginx adds to a head or changes in
-a body is done anew to each answer, once, hit or miss, and has no say in what is
-stored; what the node says always has, hidden or not."""
+"""The response of the node is stored: changes by other filters of nginx, to head or
+body, are applied once to each response, hit or miss, and do not decide what is stored;
+the node's headers always do, hidden or not."""
 
 import time
 from email.utils import parsedate_to_datetime
@@ -54,8 +54,8 @@ server {
 charset_map koi8-r utf-8 { C0 D18E; }
 """
 
-# what is another's on a hit: the cache's own, and how the body is sent; an answer to a call has what browsers and
-# clients of the Beacon API need
+# Headers of a hit that differ from a miss: the cache's own and those of the body's encoding;
+# responses to calls keep what browsers and clients of the Beacon API need.
 OWN = {"cache-status", "age", "date", "etag", "connection", "content-length", "transfer-encoding", "content-encoding"}
 OF_RESOURCES = {"x-node"}
 
@@ -77,8 +77,8 @@ def decoded(response):
 
 
 def added(response):
-    """All else, with how often it is there. What a client is known by is its own, and
-    when an answer is too old counts from when it was sent, in minutes."""
+    """All other headers, with their number. The client's identity is its own, and
+    expiry is counted from the Date header, in minutes."""
     sent = parsedate_to_datetime(response.header("Date"))
     lines = sorted((name.lower(), value) for name, value in response.headers)
     own = {
@@ -119,14 +119,14 @@ def expected(path, body):
 @pytest.mark.parametrize("path", PLACES)
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("kind", ["post", "get"])
-def test_a_hit_is_as_a_miss(start_nginx, node, origin, path, framing, kind):
+def test_hit_equals_miss_when_other_filters_change_the_response(start_nginx, node, origin, path, framing, kind):
     body = b'{"jsonrpc":"2.0","id":1,"result":' + LARGE + b"}"
     origin.answers(answer(body, headers=CACHEABLE, framing=framing))
     origin.answers(answer(b"<part>", type="text/plain"), "/part")
     nginx = start_nginx(CONFIG)
     ask = post if kind == "post" else get
     seen = {}
-    # two clients that differ, each three times, with and without gzip
+    # two different clients, each three times, with and without gzip
     for turn in range(3):
         for client in ("a", "b"):
             for accept in ("gzip", None):
@@ -138,7 +138,7 @@ def test_a_hit_is_as_a_miss(start_nginx, node, origin, path, framing, kind):
                     if turn or path not in ("/before", "/after") or framing == "length":
                         assert is_hit(response), (turn, client, accept, response.headers)
                 assert added(response) == seen.setdefault((client, accept), added(response))
-    # what adds to a body of unknown length is known by its work only
+    # a filter that adds to a body of unknown length is detected by its effect only
     known = framing == "length" or path not in ("/before", "/after")
     assert len(origin.received(path)) == (1 if known else 2)
 
@@ -153,7 +153,7 @@ def test_a_hit_is_as_a_miss(start_nginx, node, origin, path, framing, kind):
     ],
 )
 @pytest.mark.parametrize("path", ["/plain", "/hidden"])
-def test_what_the_node_says_counts_hidden_or_not(start_nginx, origin, said, path):
+def test_response_is_not_stored_when_its_header_forbids_it_even_if_hidden(start_nginx, origin, said, path):
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}', headers=[said]))
     nginx = start_nginx(CONFIG)
     for _ in range(3):
@@ -163,7 +163,7 @@ def test_what_the_node_says_counts_hidden_or_not(start_nginx, origin, said, path
     assert len(origin.received(path)) == 3
 
 
-def test_hidden_fields_tell_answers_apart(start_nginx, origin):
+def test_variants_are_kept_apart_when_vary_is_hidden(start_nginx, origin):
     origin.answers(
         lambda request: answer(
             b'"%b"' % (request.header("X-Tenant") or "").encode(),
@@ -179,7 +179,7 @@ def test_hidden_fields_tell_answers_apart(start_nginx, origin):
             assert "X-Tenant" not in (response.header("Vary") or "")
 
 
-def test_a_body_that_others_change_is_not_compressed_by_us_and_said_once(start_nginx, node, origin):
+def test_filter_detection_is_logged_once_for_a_location(start_nginx, node, origin):
     nginx = start_nginx(CONFIG)
     for _ in range(4):
         post(nginx, "/sub")
@@ -187,7 +187,7 @@ def test_a_body_that_others_change_is_not_compressed_by_us_and_said_once(start_n
     assert "location \"/sub\"" in nginx.error_log()
 
 
-def test_a_stand_in_is_decorated_like_any_answer(start_nginx, origin):
+def test_stale_response_gets_the_headers_that_nginx_adds_to_a_200(start_nginx, origin):
     nginx = start_nginx(
         "sszip on; sszip_cache on; sszip_cache_use_stale http_500; sszip_cache_valid tip 1ms; proxy_http_version 1.1;"
         "server { listen 127.0.0.1:@port@; location / { add_header X-State $sszip_cache_status;"
@@ -202,5 +202,5 @@ def test_a_stand_in_is_decorated_like_any_answer(start_nginx, origin):
     time.sleep(0.05)
     second = fetch(nginx.port, "/", method="POST", body=block, headers=headers)
     assert (second.status, second.body) == (200, first.body)
-    # what is added to a 200 is added to it
+    # headers that are added to a 200 are added to it
     assert second.header("X-State") == "STALE"

@@ -1,4 +1,4 @@
-"""Stored JSON-RPC answers: what is asked again is not asked of the node."""
+"""Stored JSON-RPC responses: a repeated call is not sent to the node."""
 
 import itertools
 import json
@@ -66,7 +66,7 @@ _places = iter(range(10**6))
 
 @pytest.fixture
 def ask(nginx, origin):
-    """Asks a node under a namespace of its own; `ask.node` is the node."""
+    """Sends calls under a namespace of its own; `ask.node` is the node."""
     number = next(_places)
 
     def ask(body, path=f"/chosen?chain={number}", accept="gzip", headers=(), **request):
@@ -90,7 +90,7 @@ def result_of(response):
 class TestHits:
     @pytest.mark.parametrize("first", ["gzip", None])
     @pytest.mark.parametrize("second", ["gzip", None])
-    def test_a_second_request_does_not_reach_the_node(self, ask, first, second):
+    def test_second_request_is_a_hit_for_any_accept_encoding(self, ask, first, second):
         miss = ask(call("eth_getBlockByHash", BY_HASH, "1"), accept=first)
         hit = ask(call("eth_getBlockByHash", BY_HASH, "2"), accept=second)
         assert ask.node.count() == 1
@@ -106,12 +106,12 @@ class TestHits:
 
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_whatever_the_framing_is(self, ask, framing, accept):
+    def test_response_is_stored_with_any_framing(self, ask, framing, accept):
         ask.serve({"eth_getBlockByHash": LARGE}, framing=framing)
         bodies = {ask(call("eth_getBlockByHash", BY_HASH), accept=accept).decoded for _ in range(4)}
         assert len(bodies) == 1 and ask.node.count() == 1
 
-    def test_of_an_unbuffered_upstream(self, ask, nginx):
+    def test_response_is_stored_when_proxy_buffering_is_off(self, ask, nginx):
         answers = [
             nginx.post("/unbuffered", call("eth_getBlockByHash", BY_HASH)).decoded for _ in range(3)
         ]
@@ -124,7 +124,7 @@ class TestHits:
     )
     @pytest.mark.parametrize("members", [("jsonrpc", "id", "result"), ("result", "jsonrpc", "id"), ("jsonrpc", "result", "id")])
     @pytest.mark.parametrize("size", ["large", "small"])
-    def test_each_caller_gets_its_own_id(self, ask, id, members, size):
+    def test_hit_has_the_id_of_the_call(self, ask, id, members, size):
         method, params = ("eth_getBlockByHash", BY_HASH) if size == "large" else ("eth_chainId", "[]")
         ask.serve({"eth_getBlockByHash": LARGE, "eth_chainId": SMALL}, members=members)
         ask(call(method, params, "77"))
@@ -134,18 +134,18 @@ class TestHits:
             assert hit.decoded.endswith(b"}\n")
         assert ask.node.count() == 1
 
-    def test_members_and_white_space_do_not_matter(self, ask):
+    def test_call_is_a_hit_when_order_of_members_and_white_space_differ(self, ask):
         ask(call("eth_getLogs", '[{"fromBlock":"0x1","toBlock":"0x2"}]'))
         ask(b'{ "params" : [ { "toBlock" : "0x2" , "fromBlock":"0x1" } ],\n"method":"eth_getLogs","id":5,"jsonrpc":"2.0" }')
         assert ask.node.count() == 1
 
-    def test_small_answers_are_kept_as_they_are(self, ask):
+    def test_small_response_is_stored_uncompressed(self, ask):
         for _ in range(3):
             response = ask(call("eth_chainId"))
             assert (response.coding, response.decoded) == (None, b'{"jsonrpc":"2.0","id":1,"result":"0x10"}\n')
         assert ask.node.count() == 1
 
-    def test_the_log_tells(self, ask, nginx):
+    def test_access_log_shows_cache_status_method_and_mode(self, ask, nginx):
         for path in ("/a/log", "/a/log", "/off/log"):
             ask(call("eth_chainId"), path)
         lines = nginx.wait_for(lambda: _lines(nginx, "/log", 3), "the log")
@@ -155,7 +155,7 @@ class TestHits:
             "/off/log - - - too-small",
         ]
 
-    def test_head_and_get_are_left_alone(self, ask, nginx, origin):
+    def test_get_without_cache_headers_is_not_stored(self, ask, nginx, origin):
         origin.answers([b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"])
         for _ in range(2):
             assert nginx.get("/a/get").decoded == b"{}"
@@ -168,9 +168,9 @@ def _lines(nginx, part, count):
 
 
 class TestKeys:
-    """Distinct questions never share an answer."""
+    """Different calls never share a response."""
 
-    def test_params_that_only_look_alike(self, ask):
+    def test_similar_params_have_different_keys(self, ask):
         ask.serve({"eth_getLogs": lambda params: json.dumps(json.dumps(params)).encode()})
         topics = ['[["0xa","0xb"]]', '["0xa","0xb"]', '[["0xa"],["0xb"]]', '["0xa,0xb"]', "[]", "[null]", '["null"]']
         seen = set()
@@ -178,21 +178,21 @@ class TestKeys:
             seen.add(result_of(ask(call("eth_getLogs", f'[{{"fromBlock":"0x1","toBlock":"0x2","topics":{topic}}}]'))))
         assert len(seen) == len(topics)
 
-    def test_two_chains_behind_one_cache(self, ask, origin, nginx):
+    def test_responses_of_two_namespaces_are_kept_apart(self, ask, origin, nginx):
         for path, chain in (("/a1", b'"0x1"'), ("/b1", b'"0xa"')):
             origin.answers(Node({"eth_chainId": chain}))
             assert result_of(ask(call("eth_chainId"), path)) == chain.decode()[1:-1]
         for path, chain in (("/a1", "0x1"), ("/b1", "0xa")):
             assert result_of(ask(call("eth_chainId"), path)) == chain
 
-    def test_hosts_and_paths_are_apart_unless_named(self, ask, nginx):
+    def test_hosts_and_paths_have_different_keys_without_a_namespace(self, ask, nginx):
         for host, path in (("one", "/default"), ("two", "/default"), ("one", "/default"), ("one", "/default/other")):
             with nginx.connect() as connection:
                 response = connection.exchange(path, method="POST", host=host, headers=[JSON], body=call("eth_chainId"))
                 assert result_of(response) == "0x10"
         assert ask.node.count() == 3
 
-    def test_what_is_not_quite_a_call_goes_to_the_node(self, ask):
+    def test_invalid_call_is_forwarded(self, ask):
         for body in (
             b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[],"extra":1}',
             b'{"jsonrpc":"1.0","id":1,"method":"eth_chainId","params":[]}',
@@ -205,7 +205,7 @@ class TestKeys:
                 ask(body)
             assert ask.node.count() == before + 2
 
-    def test_notifications_go_to_the_node(self, ask, origin):
+    def test_notifications_are_forwarded(self, ask, origin):
         ask(call("eth_chainId"))
         asked = []
         origin.answers(lambda request: asked.append(1) or [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
@@ -227,7 +227,7 @@ class TestWhatIsNotStored:
             ("made_up", "[]", b"1"),
         ],
     )
-    def test_by_call_or_answer(self, ask, method, params, result):
+    def test_response_is_not_stored_when_its_method_or_result_forbids_it(self, ask, method, params, result):
         ask.serve({method: result})
         for _ in range(2):
             ask(call(method, params))
@@ -247,7 +247,7 @@ class TestWhatIsNotStored:
         ],
         ids=str,
     )
-    def test_by_head(self, ask, options):
+    def test_response_is_not_stored_when_its_head_forbids_it(self, ask, options):
         ask.serve({"eth_chainId": SMALL}, **options)
         for _ in range(2):
             ask(call("eth_chainId"))
@@ -265,7 +265,7 @@ class TestWhatIsNotStored:
         ],
     )
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-    def test_by_body(self, ask, origin, body, framing):
+    def test_response_is_not_stored_when_its_body_is_not_a_valid_result(self, ask, origin, body, framing):
         counter = []
         origin.answers(lambda request: counter.append(1) or answer(body, framing=framing))
         for _ in range(2):
@@ -273,29 +273,29 @@ class TestWhatIsNotStored:
         assert len(counter) == 2
 
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-    def test_a_body_that_was_cut(self, ask, origin, framing):
+    def test_truncated_response_is_not_stored(self, ask, origin, framing):
         body = b'{"jsonrpc":"2.0","id":1,"result":' + LARGE + b"}"
         counter = []
         origin.answers(lambda request: counter.append(1) or answer(body, framing=framing, cut_at=20000))
         for accept in ("gzip", None, "gzip", None):
             try:
                 ask(call("eth_getBlockByHash", BY_HASH), accept=accept)
-            except Exception:  # noqa: BLE001, S110 - how it fails is for other tests
+            except Exception:  # noqa: BLE001, S110 - other tests check how it fails
                 pass
         assert len(counter) >= 4
 
-    def test_what_is_too_large(self, ask):
+    def test_response_above_the_size_limit_is_not_stored(self, ask):
         for accept in ("gzip", None) * 2:
             ask(call("eth_getBlockByHash", BY_HASH), "/small", accept)
         assert ask.node.count() == 4
 
-    def test_requests_that_are_too_large(self, ask):
+    def test_request_above_the_size_limit_is_not_looked_up(self, ask):
         body = call("eth_getLogs", '[{"fromBlock":"0x1","toBlock":"0x2","topics":["' + "0" * 1000 + '"]}]')
         for _ in range(2):
             ask(body, "/small")
         assert ask.node.count() == 2
 
-    def test_other_content_types_and_codings(self, ask, nginx):
+    def test_request_with_another_type_or_a_coding_is_not_looked_up(self, ask, nginx):
         for headers in ([("Content-Type", "text/plain")], [], [JSON, ("Content-Encoding", "identity")]):
             before = ask.node.count()
             for _ in range(2):
@@ -304,7 +304,7 @@ class TestWhatIsNotStored:
 
 
 class TestLifetimes:
-    def test_an_answer_ends(self, ask):
+    def test_entry_expires_after_its_ttl(self, ask):
         ask(call("eth_blockNumber"), "/short")
         deadline = threading.Event()
         for _ in range(100):
@@ -314,7 +314,7 @@ class TestLifetimes:
             ask(call("eth_blockNumber"), "/short")
         assert ask.node.count() == 2
 
-    def test_zero_is_never(self, ask):
+    def test_class_with_ttl_zero_is_not_stored(self, ask):
         for _ in range(2):
             ask(call("eth_blockNumber"), "/never")
         assert ask.node.count() == 2
@@ -325,35 +325,35 @@ class TestLifetimes:
 
 class TestCredentials:
     @pytest.mark.parametrize("header", [("Authorization", "Bearer x"), ("Cookie", "a=b")])
-    def test_bypass(self, ask, header):
+    def test_request_with_credentials_bypasses_the_cache_by_default(self, ask, header):
         ask(call("eth_chainId"))
         for _ in range(2):
             ask(call("eth_chainId"), headers=[header])
         assert ask.node.count() == 3
 
-    def test_ignore(self, ask):
+    def test_credentials_share_entries_when_they_are_ignored(self, ask):
         for token in "ab":
             ask(call("eth_chainId"), "/ignore", headers=[("Authorization", token)])
         assert ask.node.count() == 1
 
-    def test_key(self, ask):
+    def test_credentials_have_entries_of_their_own_when_they_are_part_of_the_key(self, ask):
         for token in "abab":
             ask(call("eth_chainId"), "/key", headers=[("Authorization", token)])
         ask(call("eth_chainId"), "/key")
         assert ask.node.count() == 3
 
-    def test_a_field_that_is_named(self, ask):
+    def test_listed_header_is_part_of_the_key_and_others_bypass(self, ask):
         for token in ["a", "b", "a", "b"]:
             ask(call("eth_chainId"), "/named", headers=[("x-api-key", token)])
         ask(call("eth_chainId"), "/named")
         assert ask.node.count() == 3
-        # nothing is said of these
+        # headers that the configuration does not list bypass the cache
         for header in [("Authorization", "a"), ("Cookie", "a=b")] * 2:
             ask(call("eth_chainId"), "/named", headers=[header, ("X-Api-Key", "a")])
         assert ask.node.count() == 7
 
-    def test_followers_wait_for_their_own_leader(self, ask, nginx):
-        """Nobody gets what another one has asked for, while it is on its way either."""
+    def test_requests_are_coalesced_per_credential(self, ask, nginx):
+        """No client receives a response to another credential, not even in flight."""
         number = itertools.count(1)
         node = ask.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})
         gate = node.gates["eth_gasPrice"] = threading.Event()
@@ -376,7 +376,7 @@ class TestCredentials:
 
 
 class TestPredicates:
-    def test_bypass_refreshes(self, ask, nginx):
+    def test_bypassed_request_replaces_the_entry(self, ask, nginx):
         code = call("eth_getBlockByHash", BY_HASH)
         ask.serve({"eth_getBlockByHash": b'"0x1"'})
         ask(code, "/bypass")
@@ -386,7 +386,7 @@ class TestPredicates:
         assert result_of(ask(code, "/bypass")) == "0x2"
         assert ask.node.count() == 1
 
-    def test_no_cache(self, ask):
+    def test_response_is_not_stored_when_no_store_predicate_is_true(self, ask):
         ask(call("eth_chainId"), "/no-store?bypass=1")
         ask(call("eth_chainId"), "/no-store")
         ask(call("eth_chainId"), "/no-store?bypass=1")
@@ -394,15 +394,15 @@ class TestPredicates:
 
 
 class TestAccessControl:
-    """A hit is still refused where the request is."""
+    """A hit is rejected where the request would be."""
 
-    def test_deny(self, ask):
+    def test_hit_is_rejected_by_deny(self, ask):
         ask(call("eth_chainId"), "/")
         assert ask(call("eth_chainId"), "/").header("Cache-Status").startswith("sszip; hit")
         assert ask(call("eth_chainId"), "/denied").status == 403
 
     @pytest.mark.parametrize("status", [401, 403])
-    def test_auth_request(self, ask, origin, status):
+    def test_hit_is_rejected_by_auth_request(self, ask, origin, status):
         ask(call("eth_chainId"), "/")
         origin.answers([f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode()], "/auth")
         assert ask(call("eth_chainId"), "/guarded").status == status
@@ -411,7 +411,7 @@ class TestAccessControl:
 
 
 class TestCors:
-    def test_fields_are_carried(self, ask):
+    def test_hit_has_the_cors_and_eth_headers_of_the_response(self, ask):
         ask.serve({"eth_chainId": SMALL}, headers=[("Access-Control-Allow-Origin", "*"), ("Eth-X", "1"), ("X-Own", "1")])
         ask(call("eth_chainId"))
         hit = ask(call("eth_chainId"))
@@ -421,7 +421,7 @@ class TestCors:
         assert hit.all("X-Own") == []
 
     @pytest.mark.parametrize("says_so", [True, False])
-    def test_origins_never_get_each_others_answer(self, ask, origin, says_so):
+    def test_origins_get_their_own_cors_header_with_or_without_vary(self, ask, origin, says_so):
         def respond(request):
             own = request.header("Origin")
             headers = [("Access-Control-Allow-Origin", own)] + ([("Vary", "Origin")] if says_so else [])
@@ -433,9 +433,9 @@ class TestCors:
             for site in ("https://a", "https://b"):
                 response = ask(call("eth_chainId"), headers=[("Origin", site)])
                 assert response.header("Access-Control-Allow-Origin") == site
-        assert len(counter) <= 3  # the first answer teaches what they depend on
+        assert len(counter) <= 3  # the first response records the header that it depends on
 
-    def test_vary_is_merged(self, ask, nginx):
+    def test_vary_of_the_node_and_of_the_proxy_are_merged(self, ask, nginx):
         ask.serve({"eth_getBlockByHash": LARGE}, headers=[("Vary", "Origin")])
         for path in (None, "/vary"):
             for _ in range(3):
@@ -445,7 +445,7 @@ class TestCors:
 
 
 class TestCoalescing:
-    def test_many_ask_once(self, ask, nginx):
+    def test_coalesced_requests_reach_the_node_once(self, ask, nginx):
         gate = ask.node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
 
@@ -463,7 +463,7 @@ class TestCoalescing:
         for number, response in answers:
             assert json.loads(response.decoded)["id"] == number
 
-    def test_a_leader_whose_client_goes_takes_nothing_from_the_others(self, ask, nginx, origin):
+    def test_followers_get_the_response_when_the_client_of_the_leader_aborts(self, ask, nginx, origin):
         body = call("eth_getBlockByHash", BY_HASH)
         gate = ask.node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
@@ -475,7 +475,7 @@ class TestCoalescing:
                 thread.start()
             wait_for_followers(nginx, 5)
             leader.reset()
-        # the worker has seen it when it answers what came later
+        # the worker has processed the reset when it responds to a later request
         for _ in range(2):
             assert waiting_requests(nginx) == 5
         gate.set()
@@ -484,7 +484,7 @@ class TestCoalescing:
         assert [json.loads(a.decoded)["result"] for a in answers] == [json.loads(LARGE)] * 5
         assert ask.node.count() == 1
 
-    def test_an_answer_that_is_not_kept_frees_those_who_wait(self, ask, nginx):
+    def test_followers_are_woken_when_the_response_is_not_cached(self, ask, nginx):
         ask.serve({"eth_getTransactionReceipt": b"null"})
         gate = ask.node.gates["eth_getTransactionReceipt"] = threading.Event()
         answers = []
@@ -503,7 +503,7 @@ class TestBatches:
     def batch(self, *calls):
         return b"[" + b",".join(calls) + b"]"
 
-    def test_answers_that_came_one_by_one_make_a_batch(self, ask):
+    def test_batch_is_a_hit_when_its_calls_were_stored_one_by_one(self, ask):
         calls = [call("eth_getBlockByHash", BY_HASH, "1"), call("eth_chainId", "[]", '"x"')]
         for one in calls:
             ask(one)
@@ -515,14 +515,14 @@ class TestBatches:
             assert response.length == len(response.body)
         assert ask.node.count() == 2
 
-    def test_answers_that_came_in_a_batch_are_kept_one_by_one(self, ask):
+    def test_calls_of_a_batch_are_stored_one_by_one(self, ask):
         ask(self.batch(call("eth_getBlockByHash", BY_HASH, "1"), call("eth_chainId", "[]", "2")))
         assert ask.node.count() == 2
         assert result_of(ask(call("eth_chainId", "[]", "9"))) == "0x10"
         ask(call("eth_getBlockByHash", BY_HASH, '"y"'))
         assert ask.node.count() == 2
 
-    def test_ids_that_are_there_twice_are_not_told_apart(self, ask):
+    def test_results_of_calls_with_duplicate_ids_are_not_mixed(self, ask):
         ask.serve({"eth_chainId": b'"0x1"', "eth_syncing": b"false", "eth_blockNumber": b'"0x9"'})
         ask(self.batch(call("eth_chainId", "[]", "1"), call("eth_blockNumber", "[]", "1"), call("eth_syncing", "[]", "1")))
         assert result_of(ask(call("eth_chainId"))) == "0x1"
@@ -531,7 +531,7 @@ class TestBatches:
 
 
 class TestMixedBatches:
-    """The node gets what is missing, the client gets all, in its order."""
+    """The node receives the missing calls; the client receives all responses in its order."""
 
     CALLS = [
         call("eth_syncing", "[]", "1"),
@@ -556,7 +556,7 @@ class TestMixedBatches:
 
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_order_is_kept(self, ask, accept, framing):
+    def test_merged_batch_has_the_order_of_the_request(self, ask, accept, framing):
         ask.node.options["framing"] = framing
         response = ask(self.batch(), accept=accept)
         answers = json.loads(response.decoded)
@@ -566,38 +566,38 @@ class TestMixedBatches:
         assert response.coding == accept
         assert response.length == len(response.body)
 
-    def test_what_was_missing_is_kept(self, ask):
+    def test_uncacheable_calls_of_a_split_batch_are_fetched_each_time(self, ask):
         ask(self.batch())
         ask(self.batch())
         assert [c["method"] for c in ask.node.asked] == ["eth_syncing", "eth_blockNumber"] * 2
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_answers_in_another_order(self, ask, accept):
+    def test_merged_batch_is_in_order_when_the_node_reverses_its_responses(self, ask, accept):
         ask.node.reverses = True
         answers = json.loads(ask(self.batch(), accept=accept).decoded)
         assert [a["id"] for a in answers] == self.IDS
 
-    def test_an_answer_is_missing(self, ask, origin):
+    def test_merged_batch_has_the_other_responses_when_the_node_omits_one(self, ask, origin):
         origin.answers(answer(b'[{"jsonrpc":"2.0","id":3,"result":"0x9"}]'))
         answers = json.loads(ask(self.batch()).decoded)
         assert [a["id"] for a in answers] == ["two", 3, 4]
 
-    def test_an_answer_that_nobody_asked_for(self, ask, origin):
+    def test_merged_batch_ends_with_a_response_of_unknown_id(self, ask, origin):
         origin.answers(answer(b'[{"jsonrpc":"2.0","id":null,"error":{"code":1}},{"jsonrpc":"2.0","id":1,"result":1}]'))
         answers = json.loads(ask(self.batch()).decoded)
         assert [a["id"] for a in answers] == [1, "two", 4, None]
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_an_array_that_is_not_understood(self, ask, origin, accept):
+    def test_merged_batch_has_the_elements_of_the_node_unchanged_when_they_are_invalid(self, ask, origin, accept):
         origin.answers(answer(b'[{"jsonrpc":"2.0","id":1,"result":1,"more":2},{"id":3}]\n'))
         answers = json.loads(ask(self.batch(), accept=accept).decoded)
         assert [a["id"] for a in answers] == self.IDS
-        # the node's answer as it came, and an element that is none
+        # the element of the node unchanged, and one that is no response
         assert answers[0] == {"jsonrpc": "2.0", "id": 1, "result": 1, "more": 2}
         assert answers[2] == {"id": 3}
 
     @pytest.mark.parametrize("status", [200, 413, 429, 500])
-    def test_one_error_for_the_whole_batch(self, ask, origin, status):
+    def test_error_for_a_whole_batch_is_sent_for_each_fetched_call(self, ask, origin, status):
         error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"too many"}}'
         origin.answers(answer(error, status=status))
         response = ask(self.batch())
@@ -610,7 +610,7 @@ class TestMixedBatches:
             else:
                 assert "result" in one
 
-    def test_a_node_that_is_cut(self, ask, origin):
+    def test_merged_batch_has_an_error_for_each_call_that_was_truncated(self, ask, origin):
         body = b'[{"jsonrpc":"2.0","id":1,"result":false},{"jsonrpc":"2.0","id":3,"result":"0x9"}]'
         origin.answers(answer(body, cut_at=60))
         response = ask(self.batch())
@@ -623,7 +623,7 @@ class TestMixedBatches:
         assert all("result" in by_id[json.dumps(id)] for id in self.IDS if id != 3)
 
     @pytest.mark.parametrize("coding", ["gzip", "br"])
-    def test_a_node_that_codes_all_the_same(self, ask, origin, coding):
+    def test_compressed_batch_is_decoded_or_replaced_by_errors(self, ask, origin, coding):
         body = b'[{"jsonrpc":"2.0","id":1,"result":false},{"jsonrpc":"2.0","id":3,"result":"0x9"}]'
         if coding == "gzip":
             origin.answers(answer(body, coding="gzip"))
@@ -639,7 +639,7 @@ class TestMixedBatches:
 
     @pytest.mark.parametrize("framing", ["length", "chunked"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_an_answer_that_is_too_long_to_be_held(self, ask, origin, framing, accept):
+    def test_batch_above_the_buffer_limit_is_streamed_after_the_stored_responses(self, ask, origin, framing, accept):
         ask(self.CALLS[1], "/held"), ask(self.CALLS[3], "/held")
         asked = json.dumps([{"jsonrpc": "2.0", "id": id, "result": "x" * 100000} for id in (1, 3)]).encode()
         split = lambda body: [body[i : i + 7000] for i in range(0, len(body), 7000)]  # noqa: E731
@@ -647,15 +647,15 @@ class TestMixedBatches:
         response = ask(self.batch(), "/held", accept)
         assert [a["id"] for a in json.loads(response.decoded)] == ["two", 4, 1, 3]
 
-    def test_ids_that_are_there_twice_go_to_the_node(self, ask):
+    def test_batch_with_duplicate_ids_is_forwarded(self, ask):
         ask(self.batch(self.CALLS[1], call("eth_syncing", "[]", '"two"')))
         assert ask.node.count() == 2
 
-    def test_notifications_go_to_the_node(self, ask):
+    def test_notifications_are_forwarded(self, ask):
         ask(self.batch(self.CALLS[1], b'{"jsonrpc":"2.0","method":"eth_syncing","params":[]}'))
         assert ask.node.count() == 2
 
-    def test_the_next_upstream_gets_the_same(self, ask):
+    def test_next_upstream_gets_the_same_part_of_a_split_batch(self, ask):
         for stored in (self.CALLS[1], self.CALLS[3]):
             ask(stored, "/next")
         ask.node.asked.clear()
@@ -663,13 +663,13 @@ class TestMixedBatches:
         assert [a["id"] for a in answers] == self.IDS
         assert [c["method"] for c in ask.node.asked] == ["eth_syncing", "eth_blockNumber"]
 
-    def test_a_node_that_is_asked_all_the_same(self, ask):
+    def test_merged_batch_is_in_order_when_proxy_set_body_sends_the_whole_batch(self, ask):
         for stored in (self.CALLS[1], self.CALLS[3]):
             ask(stored, "/set-body")
         answers = json.loads(ask(self.batch(), "/set-body").decoded)
         assert [a["id"] for a in answers] == self.IDS
 
-    def test_batches_beyond_the_limit(self, ask):
+    def test_batch_above_the_call_limit_is_forwarded(self, ask):
         for stored in (self.CALLS[1], self.CALLS[3]):
             ask(stored, "/few")
         ask.node.asked.clear()
@@ -678,7 +678,7 @@ class TestMixedBatches:
 
 
 class TestLargeAnswersInIdentity:
-    """What is stored coded is decoded off the event loop."""
+    """Entries that are stored compressed are decoded off the event loop."""
 
     RESULT = b'"0x' + bodies.json(600000).hex().encode() + b'"'
 
@@ -688,14 +688,14 @@ class TestLargeAnswersInIdentity:
         ask(call("eth_getBlockByHash", BY_HASH))
         return ask
 
-    def test_each_gets_its_own(self, stored):
+    def test_large_hit_in_identity_has_the_id_of_the_call(self, stored):
         for id in range(5):
             hit = stored(call("eth_getBlockByHash", BY_HASH, str(id)), accept=None)
             assert (hit.coding, hit.length) == (None, len(hit.body))
             assert json.loads(hit.body) == {"jsonrpc": "2.0", "id": id, "result": json.loads(self.RESULT)}
         assert stored.node.count() == 1
 
-    def test_many_at_once(self, stored):
+    def test_large_hits_in_identity_are_sent_concurrently(self, stored):
         answers = []
         body = call("eth_getBlockByHash", BY_HASH)
         threads = [threading.Thread(target=lambda: answers.append(stored(body, accept=None))) for _ in range(10)]
@@ -708,11 +708,10 @@ class TestLargeAnswersInIdentity:
 
     @pytest.mark.parametrize("missing", [0, 1])
     @pytest.mark.parametrize("at_once", [1, 8])
-    def test_in_a_batch(self, stored, missing, at_once):
-        """Alone and together with what the node has to be asked for.
+    def test_large_hits_in_identity_are_merged_into_a_batch(self, stored, missing, at_once):
+        """Alone, and merged with a response of the node.
 
-        What is to be put together with the node's answers must have been read:
-        here by the first hit."""
+        An entry must have been read before it is merged: here by the first hit."""
         stored(call("eth_getBlockByHash", BY_HASH))
         stored.node.results["eth_syncing"] = b"false"
         calls = [call("eth_getBlockByHash", BY_HASH, str(id)) for id in (1, 2)]
@@ -735,7 +734,7 @@ class TestLargeAnswersInIdentity:
             assert [answer["result"] for answer in json.loads(response.body)] == expected
         assert stored.node.count("eth_getBlockByHash") == 1
 
-    def test_clients_that_go_away(self, stored, nginx):
+    def test_large_entry_stays_readable_when_clients_abort(self, stored, nginx):
         for number in range(30):
             with nginx.connect() as connection:
                 connection.send(
@@ -746,20 +745,20 @@ class TestLargeAnswersInIdentity:
         assert stored.node.count() == 1
 
     @pytest.mark.parametrize("path", ["/no-threads"])
-    def test_without_threads(self, stored, path):
+    def test_large_response_is_sent_and_stored_without_a_thread_pool(self, stored, path):
         for _ in range(3):
             assert result_of(stored(call("eth_getBlockByHash", BY_HASH), path, None)) == json.loads(self.RESULT)
         assert stored.node.count() == 2
 
 
-def test_small_answers_in_chunks_are_kept_too(ask):
+def test_small_chunked_response_is_stored(ask):
     ask.serve({"eth_chainId": SMALL}, framing="chunked")
     for _ in range(3):
         assert result_of(ask(call("eth_chainId"))) == "0x10"
     assert ask.node.count() == 1
 
 
-def test_a_client_that_wants_nothing_stored(ask):
+def test_request_with_no_store_is_forwarded_and_not_stored(ask):
     for _ in range(2):
         ask(call("eth_chainId"), headers=[("Cache-Control", "no-store")])
     assert ask.node.count() == 2
@@ -768,7 +767,7 @@ def test_a_client_that_wants_nothing_stored(ask):
     assert ask.node.count() == 3
 
 
-def test_no_transform_is_obeyed_by_hits(ask):
+def test_hit_is_sent_in_identity_when_the_request_has_no_transform(ask):
     ask(call("eth_getBlockByHash", BY_HASH))
     hit = ask(call("eth_getBlockByHash", BY_HASH), headers=[("Cache-Control", "no-transform")])
     assert (hit.coding, result_of(hit)) == (None, json.loads(LARGE))

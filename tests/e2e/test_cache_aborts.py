@@ -1,5 +1,5 @@
-"""Requests that fetch for others, and others that wait: whoever goes away,
-at whatever moment, nobody waits for ever, and the worker is as it was."""
+"""Aborts of leaders and followers at any moment: no request waits longer than it may,
+and the worker returns to its initial state."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def block(number, id="1"):
 
 
 def fresh():
-    """A key that nobody has asked for."""
+    """A key that no test has requested."""
     return 0x5515000000000000 + next(_numbers)
 
 
@@ -86,7 +86,7 @@ def healthy_after(nginx, origin):
 
 
 class Asker(threading.Thread):
-    """One request; `response`, or what went wrong."""
+    """One request: its `response`, or the failure."""
 
     def __init__(self, nginx, body, path="/", accept="gzip"):
         super().__init__()
@@ -97,7 +97,7 @@ class Asker(threading.Thread):
     def run(self):
         try:
             self.response = self.fetch()
-        except Exception as failure:  # judged in the test's thread
+        except Exception as failure:  # raised in the test's thread
             self.failure = failure
 
     def result(self):
@@ -109,16 +109,16 @@ class Asker(threading.Thread):
 
 
 def answers_again(nginx, origin, number, result=LARGE):
-    """Nothing of the key is stuck."""
+    """No flight of the key is stuck."""
     origin.answers(Node({"eth_getBlockByHash": result}))
-    with nginx.connect(timeout=30) as connection:  # less than a wait
+    with nginx.connect(timeout=30) as connection:  # less than the lock timeout
         response = connection.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"again"'))
     assert response.decoded in (whole(LARGE, '"again"'), whole(HUGE, '"again"'))
 
 
 @pytest.mark.parametrize("path", ["/", "/unbuffered"])
 @pytest.mark.parametrize("result", [LARGE, HUGE], ids=len)
-def test_leaders_and_followers_leave_at_random_moments(nginx, origin, path, result):
+def test_remaining_clients_get_the_response_when_leaders_and_followers_abort(nginx, origin, path, result):
     chance = random.Random(f"{path}{len(result)}")
     node = Node({"eth_getBlockByHash": result})
 
@@ -149,7 +149,7 @@ def test_leaders_and_followers_leave_at_random_moments(nginx, origin, path, resu
 
 
 class Pause:
-    """A step of a script: the node thinks."""
+    """A step of a script: the node pauses."""
 
     def __init__(self, seconds):
         self.event, self.seconds = threading.Event(), seconds
@@ -162,9 +162,8 @@ def pauses(monkeypatch):
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
-def test_nodes_leave_at_random_moments(nginx, origin, end, framing):
-    """A cut answer is nobody's: not the leader's, not a follower's, not the
-    next one's."""
+def test_truncated_response_is_neither_shared_nor_stored_when_node_aborts(nginx, origin, end, framing):
+    """A truncated response is sent to no follower and to no later request."""
     chance = random.Random(f"{framing}{end}")
     node = Node({"eth_getBlockByHash": LARGE}, framing=framing)
     state = {"cut": True}
@@ -188,11 +187,11 @@ def test_nodes_leave_at_random_moments(nginx, origin, end, framing):
             except (Truncated, Malformed, ConnectionResetError):
                 continue
             if framing == "close" and response.framing in ("close", "chunked"):
-                # nobody can tell; what came is the beginning of the answer
+                # truncation is invisible; the client has the beginning of the response
                 continue
             assert response.status == 502 or response.decoded == whole(LARGE, str(n))
         state["cut"] = False
-        # what was stored is whole
+        # the stored response is complete
         for accept in ("gzip", None):
             assert nginx.post("/", block(number, "5"), accept).decoded == whole(LARGE, "5")
         state["cut"] = True
@@ -202,13 +201,13 @@ class TestWaits:
     """Requests that wait for the response to another one."""
 
     def two(self, nginx, origin, path="/"):
-        """A leader, and one that waits for it."""
+        """A leader, and a follower."""
         number = fresh()
         leader = Asker(nginx, block(number, "1"), path)
         nginx.wait_for(lambda: len(origin.received()) == 1, "the leader")
         return number, leader, Asker(nginx, block(number, "2"), path)
 
-    def test_one_that_waited_long_asks_the_node(self, nginx, origin):
+    def test_follower_fetches_the_response_after_the_lock_timeout(self, nginx, origin):
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [Until(gate), *node(request)] if len(origin.received()) == 1 else node(request))
@@ -220,8 +219,8 @@ class TestWaits:
         answers_again(nginx, origin, number)
 
     @pytest.mark.parametrize("kind", ["no-store", "error", "long", "long-chunked"])
-    def test_the_answer_turns_out_not_to_be_kept_and_takes_its_time(self, nginx, origin, kind):
-        """Those who wait are told at once; who was told is not told again."""
+    def test_follower_is_woken_at_once_when_the_response_will_not_be_stored(self, nginx, origin, kind):
+        """Followers are woken at once, and each of them only once."""
         begin, finish = threading.Event(), threading.Event()
         path = "/short" if kind.startswith("long") else "/"
         options = {"no-store": {"headers": [("Cache-Control", "no-store")]}, "error": {"status": 500}}.get(kind, {})
@@ -245,8 +244,8 @@ class TestWaits:
         assert len(origin.received()) == 2
         answers_again(nginx, origin, number)
 
-    def test_last_follower_is_answered_when_the_leader_and_the_others_have_left(self, nginx, origin):
-        """The node's response is awaited for the last one, too, and the node is asked once."""
+    def test_last_follower_gets_the_response_when_leader_and_other_followers_aborted(self, nginx, origin):
+        """The last follower receives the node's response, and the node gets one request."""
         node = Node({"eth_getBlockByHash": LARGE})
         gates = {fresh(): threading.Event() for _ in range(10)}
 
@@ -279,7 +278,7 @@ class TestWaits:
         for key in gates:
             answers_again(nginx, origin, key)
 
-    def test_all_leave_at_once(self, nginx, origin):
+    def test_key_is_fetched_again_when_leader_and_followers_abort_together(self, nginx, origin):
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [Until(gate), *node(request)])
@@ -295,9 +294,9 @@ class TestWaits:
         gate.set()
         answers_again(nginx, origin, number)
 
-    def test_the_clients_that_wait_are_not_served_twice(self, nginx, origin):
-        """Answered while its time runs out, hundreds of times: waits that end
-        with the answer, in any order with what else happens."""
+    def test_followers_get_one_response_when_it_comes_near_the_lock_timeout(self, nginx, origin):
+        """The response comes near the timeout, hundreds of times: waits end with it in
+        any order with other events."""
         chance = random.Random(4)
         node = Node({"eth_getBlockByHash": SMALL})
         origin.answers(lambda request: [Pause(chance.random() * 0.004), *node(request)])
@@ -313,9 +312,9 @@ class TestWaits:
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_client_that_reads_nothing_takes_nothing_with_it(nginx, origin, framing):
-    """It goes when all of nginx's buffers are busy with what it has not read:
-    there are others for what is to be stored."""
+def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origin, framing):
+    """The client aborts when all of nginx's buffers are full of bytes that it has not
+    read: the fill has buffers of its own."""
     gate = threading.Event()
     node = Node({"eth_getBlockByHash": HUGE}, framing=framing)
 
@@ -329,22 +328,22 @@ def test_a_client_that_reads_nothing_takes_nothing_with_it(nginx, origin, framin
     connection = nginx.connect("port_slow", receive_buffer=4096)
     connection.send(post("/", block(number)))
     assert connection.read_head().status == 200
-    # as much as there is room for is on its way
+    # as many bytes as fit are on their way
     time.sleep(0.1)
     connection.reset()
-    # the worker has seen it when it answers what came later
+    # the worker has processed the reset when it responds to a later request
     for _ in range(2):
         waiting_requests(nginx)
     gate.set()
-    with nginx.connect(timeout=30) as another:  # less than a wait
+    with nginx.connect(timeout=30) as another:  # less than the lock timeout
         response = another.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"next"'))
     assert response.decoded == whole(HUGE, '"next"')
     assert node.count() == 1
 
 
-def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
-    """What a slow client has read at last is older than what others got
-    meanwhile: it does not take its place."""
+def test_older_response_does_not_replace_a_newer_one_when_its_client_reads_slowly(nginx, origin):
+    """A response that a slow client has read at last is older than the entry that was
+    stored meanwhile, and does not replace it."""
     heights = iter(range(100))
     node = Node({"eth_getBlockByNumber": lambda params: b'{"number":"0x%x","filler":%b}' % (next(heights), HUGE)})
     origin.answers(node)
@@ -356,7 +355,7 @@ def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
     with nginx.connect("port_slow", receive_buffer=4096) as slow:
         slow.send(post("/", body))
         nginx.wait_for(lambda: node.count() == 1, "the slow client's request")
-        # it waits, and then asks the node itself
+        # the request waits until its timeout, and is then sent to the node
         assert height("/impatient") == "0x1"
         assert json.loads(slow.read("POST").decoded)["result"]["number"] == "0x0"
     assert height() == "0x1"
@@ -364,10 +363,10 @@ def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
 
 
 class TestProcess:
-    """Requests that wait when nginx reloads or is replaced."""
+    """Followers when nginx reloads or is replaced."""
 
     def ask_and_wait(self, nginx, origin, change, counted=12):
-        """Of 12 requests, `counted` are the node's or wait in a worker that the status counts."""
+        """Sends 12 requests, `counted` of them in flight in workers that the status counts."""
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [Until(gate), *node(request)])
@@ -387,13 +386,13 @@ class TestProcess:
         for n, asker in enumerate(askers + late):
             assert asker.result().decoded == whole(LARGE, str(n))
 
-    def test_reload(self, start_nginx, origin):
+    def test_followers_are_answered_when_nginx_reloads(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
         for _ in range(5):
             self.ask_and_wait(nginx, origin, nginx.reload)
         nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
 
-    def test_binary_upgrade(self, start_nginx, origin):
+    def test_followers_are_answered_when_nginx_is_upgraded(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=1, daemon=True)
         old = nginx.master
 
@@ -408,7 +407,7 @@ class TestProcess:
         self.ask_and_wait(nginx, origin, upgrade, counted=5)
         nginx.wait_for(lambda: not runs(old), "the old master to go", seconds=60)
 
-    def test_reloads_under_load(self, start_nginx, origin):
+    def test_responses_are_correct_when_nginx_reloads_under_load(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
         chance = random.Random(7)
         node = Node({"eth_getBlockByHash": LARGE, "eth_syncing": b"false"})
@@ -426,9 +425,9 @@ class TestProcess:
                         answers = json.loads(nginx.post("/", body).decoded)
                         right = [a["id"] for a in answers] == [int(id), "s"] and answers[0]["result"] == json.loads(LARGE)
                     else:
-                        # one that came in a batch had no end of line of its own
+                        # a response out of a batch has no newline at its end
                         right = nginx.post("/", block(number, id)).decoded.rstrip() == whole(LARGE, id).rstrip()
-                except Exception as failure:  # judged in the test's thread
+                except Exception as failure:  # raised in the test's thread
                     right = False
                     faults.append(repr(failure))
                 if not right:

@@ -1,6 +1,5 @@
-"""Stored answers beside all else that nginx does with a request: access
-control comes first, and whatever sends a request on elsewhere gets what it
-would get without a cache."""
+"""Stored responses and other features of nginx: access control comes first, and a
+redirected request gets the same response as without a cache."""
 
 import base64
 import json
@@ -85,7 +84,7 @@ BLOCK = call("eth_getBlockByHash", BY_HASH, "2")
 
 
 def post(client, path, fields, body):
-    """The decoded answer to a POST over HTTP/2."""
+    """The decoded response to a POST over HTTP/2."""
     stream = client.h2.get_next_available_stream_id()
     head = [(":method", "POST"), (":path", path), (":scheme", "http"), (":authority", "localhost"), *fields]
     client.h2.send_headers(stream, head)
@@ -112,7 +111,7 @@ def node(origin):
 
 @pytest.fixture
 def stored(nginx, node):
-    """Answers that every location of the namespace shares."""
+    """Responses that all locations of the namespace share."""
     for body in (CHAIN, BLOCK):
         nginx.post("/", body)
     assert is_hit(nginx.post("/", CHAIN)) and is_hit(nginx.post("/", BLOCK))
@@ -121,15 +120,15 @@ def stored(nginx, node):
 
 
 class TestRefusal:
-    """A hit is refused where a request would be."""
+    """A hit is rejected where a request would be."""
 
-    def test_deny(self, nginx, stored):
+    def test_hit_is_rejected_by_deny(self, nginx, stored):
         assert nginx.post("/denied", CHAIN).status == 403
 
-    def test_limit_except(self, nginx, stored):
+    def test_hit_is_rejected_by_limit_except(self, nginx, stored):
         assert nginx.post("/except", CHAIN).status == 403
 
-    def test_auth_basic(self, nginx, stored):
+    def test_hit_requires_the_password_of_auth_basic(self, nginx, stored):
         assert nginx.post("/basic", CHAIN).status == 401
         assert nginx.post("/basic", CHAIN, headers=[("Authorization", "Basic am9lOng=")]).status == 401
         for _ in range(2):
@@ -137,19 +136,19 @@ class TestRefusal:
         assert response.status == 200 and is_hit(response)
 
     @pytest.mark.parametrize("path, status", [("/any", 403), ("/any", 401), ("/all", 401), ("/guarded", 403)])
-    def test_auth_request_and_satisfy(self, nginx, stored, origin, path, status):
+    def test_hit_requires_auth_request_with_any_satisfy(self, nginx, stored, origin, path, status):
         origin.answers([b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status], "/auth")
         assert nginx.post(path, CHAIN).status in (401, 403)
         origin.answers([b"HTTP/1.1 204 Yes\r\n\r\n"], "/auth")
         assert is_hit(nginx.post(path, CHAIN))
         assert stored.count() == 0
 
-    def test_limit_req(self, nginx, stored):
+    def test_hits_are_limited_by_limit_req(self, nginx, stored):
         uri = "/limited"
         statuses = [nginx.post(uri, CHAIN).status for _ in range(3)]
         assert statuses == [200, 429, 429]
 
-    def test_limit_conn(self, nginx, stored):
+    def test_hit_is_rejected_when_limit_conn_is_reached(self, nginx, stored):
         gate = stored.gates["eth_syncing"] = threading.Event()
         with nginx.connect() as busy:
             busy.send(request_bytes("/few", method="POST", headers=[JSON], body=call("eth_syncing")))
@@ -158,8 +157,8 @@ class TestRefusal:
             gate.set()
             busy.read()
 
-    def test_limit_conn_counts_requests_whose_client_has_left(self, nginx, node):
-        """Each still has its call at the node: decision 144."""
+    def test_limit_conn_counts_requests_whose_client_has_aborted(self, nginx, node):
+        """The call of such a request is still at the node: decision 144."""
         blocks = [call("eth_getBlockByHash", f'["0x{0x144000 + number:064x}",true]') for number in range(8)]
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         with nginx.connect() as leaving:
@@ -171,7 +170,7 @@ class TestRefusal:
         nginx.wait_for(lambda: nginx.post("/few", blocks[1]).status == 200, "the slot")
         assert is_hit(nginx.post("/few", blocks[0]))
 
-    def test_limit_conn_forgets_requests_that_are_not_cached_when_their_client_leaves(self, nginx, node):
+    def test_limit_conn_releases_uncached_requests_when_their_client_aborts(self, nginx, node):
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         with nginx.connect() as leaving:
             leaving.send(request_bytes("/few-uncached", method="POST", headers=[JSON], body=BLOCK))
@@ -179,70 +178,70 @@ class TestRefusal:
         nginx.wait_for(lambda: nginx.post("/few-uncached", CHAIN).status == 200, "the slot")
         gate.set()
 
-    def test_if_return(self, nginx, stored):
+    def test_hit_is_rejected_by_return_in_if(self, nginx, stored):
         assert nginx.post("/if?stop=1", CHAIN).status == 403
         assert is_hit(nginx.post("/if?", CHAIN))
 
-    def test_client_max_body_size(self, nginx, stored):
+    def test_hit_is_rejected_when_the_request_exceeds_client_max_body_size(self, nginx, stored):
         assert is_hit(nginx.post("/exact-size", CHAIN))
         assert nginx.post("/exact-size", BLOCK).status == 413
 
 
 class TestParts:
-    """Subrequests neither get nor make stored answers."""
+    """Subrequests neither receive nor create stored responses."""
 
     @pytest.mark.parametrize("status", [204, 403])
-    def test_auth_request_to_a_cached_location(self, nginx, stored, origin, status):
+    def test_auth_request_to_a_cached_location_is_forwarded(self, nginx, stored, origin, status):
         origin.answers([b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status], "/inner")
         response = nginx.post("/by-subrequest", CHAIN)
         assert response.status == (200 if status == 204 else 403)
         assert len(origin.received("/inner")) == 1
 
-    def test_a_mirrored_request(self, nginx, origin, node):
+    def test_mirrored_request_has_the_body_of_the_client(self, nginx, origin, node):
         body = call("eth_getBlockByHash", f'["0x{"cd" * 32}",true]')
         first = nginx.post("/mirrored", body)
         assert first.decoded == nginx.post("/mirrored", body).decoded
         nginx.wait_for(lambda: origin.received("/copy"), "the mirrored request")
         assert {request.body for request in origin.received("/copy")} == {body}
 
-    def test_a_mirrored_batch_is_the_clients(self, nginx, stored, origin):
+    def test_mirrored_batch_is_not_split(self, nginx, stored, origin):
         body = b"[" + CHAIN + b"," + call("eth_syncing", "[]", "9") + b"]"
         response = nginx.post("/mirrored", body)
         assert [a["id"] for a in json.loads(response.decoded)] == [1, 9]
         nginx.wait_for(lambda: origin.received("/copy"), "the mirrored request")
         assert [request.body for request in origin.received("/copy")] == [body]
 
-    def test_what_is_included_is_not_stored_and_not_looked_up(self, nginx, origin, node):
+    def test_response_with_an_ssi_include_is_not_stored(self, nginx, origin, node):
         page = b'{"jsonrpc":"2.0","id":1,"result":"<!--# include virtual="/part" -->"}'
         origin.answers(answer(page, type="text/html"), "/page")
         origin.answers(answer(b"0x77", type="text/html"), "/part")
         for _ in range(2):
             response = nginx.post("/page", CHAIN, accept=None)
             assert response.decoded == b'{"jsonrpc":"2.0","id":1,"result":"0x77"}'
-        # and nobody else gets it
+        # and no other request gets that response
         origin.answers(node)
         assert json.loads(nginx.post("/", CHAIN).decoded)["result"] == "0x10"
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_what_is_put_in_front_of_a_hit(self, nginx, stored, origin, accept):
+    def test_add_before_body_is_sent_before_a_hit(self, nginx, stored, origin, accept):
         origin.answers(answer(b"front "), "/part")
         response = nginx.post("/framed", CHAIN, accept)
         assert response.decoded == b'front {"jsonrpc":"2.0","id":1,"result":"0x10"}\n'
 
 
 class TestWaysOn:
-    """A request that is sent on is looked up where it arrives, does not wait
-    for itself, and takes all of its body along."""
+    """A redirected request is looked up in the target location, does not wait for
+    itself, and keeps its whole body."""
 
     BATCH = b"[" + CHAIN + b"," + call("eth_syncing", "[]", "7") + b"," + BLOCK + b"]"
 
     def ask(self, nginx, path, body, **options):
-        with nginx.connect(timeout=30) as connection:  # less than a wait
+        with nginx.connect(timeout=30) as connection:  # less than the lock timeout
             connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
             return connection.read("POST")
 
     @pytest.mark.parametrize("path", ["/fallback", "/fallback-uncached", "/tried", "/rewritten", "/next", "/intercepted"])
-    def test_a_miss(self, nginx, node, origin, path):
+    def test_miss_gets_the_response_of_the_location_it_is_redirected_to(self, nginx, node, origin, path):
         if path == "/intercepted":
             broken = [b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"]
             origin.answers(lambda request: broken if len(origin.received(path)) == 1 else node(request), path)
@@ -253,7 +252,7 @@ class TestWaysOn:
             assert (response.status, response.decoded) == (200, b'{"jsonrpc":"2.0","id":5,"result":%b}\n' % LARGE)
 
     @pytest.mark.parametrize("path", ["/fallback", "/fallback-uncached", "/tried", "/rewritten", "/next", "/intercepted", "/tiny", "/unbuffered"])
-    def test_a_mixed_batch(self, nginx, stored, origin, path):
+    def test_split_batch_is_merged_when_it_is_redirected(self, nginx, stored, origin, path):
         if path == "/intercepted":
             broken = [b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"]
             origin.answers(lambda request: broken if len(origin.received(path)) == 1 else stored(request), path)
@@ -263,10 +262,10 @@ class TestWaysOn:
             answers = json.loads(response.decoded)
             assert [(a["id"], a["result"]) for a in answers] == [(1, "0x10"), (7, False), (2, json.loads(LARGE))]
 
-    def test_a_stored_answer_is_refused_where_the_request_would_be(self, nginx, stored):
+    def test_hit_is_rejected_when_its_redirect_target_denies_it(self, nginx, stored):
         assert nginx.post("/tried-closed", CHAIN).status == 403
 
-    def test_one_that_others_wait_for_is_sent_on(self, nginx, node):
+    def test_followers_get_the_response_when_the_leader_is_redirected(self, nginx, node):
         body = call("eth_getBlockByHash", f'["0x{"ef" * 32}",true]')
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
@@ -280,8 +279,8 @@ class TestWaysOn:
         assert [a.status for a in answers] == [200] * 5
         assert {a.decoded for a in answers} == {b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % LARGE}
 
-    def test_one_that_leaves_while_it_waits_has_its_post_action(self, nginx, node, origin):
-        """The request goes on, in another place, when it is woken."""
+    def test_follower_runs_its_post_action_when_its_client_aborts(self, nginx, node, origin):
+        """The request is redirected to another location when it is woken."""
         body = call("eth_getBlockByHash", f'["0x{"fe" * 32}",true]')
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         after = threading.Event()
@@ -302,7 +301,7 @@ class TestWaysOn:
 
 
 class TestBodies:
-    def test_one_that_is_in_a_file_goes_to_the_node(self, nginx, stored):
+    def test_request_body_in_a_file_is_forwarded(self, nginx, stored):
         for _ in range(2):
             with nginx.connect() as connection:
                 connection.send(request_bytes("/tiny", method="POST", headers=[JSON, ("Content-Length", str(len(BLOCK)))]))
@@ -313,7 +312,7 @@ class TestBodies:
         assert stored.count() == 2
 
     @pytest.mark.parametrize("size", [1, 7, 1000])
-    def test_chunked(self, nginx, stored, size):
+    def test_chunked_request_is_looked_up(self, nginx, stored, size):
         for body, hits in ((CHAIN, True), (BLOCK, True), (call("eth_syncing"), False)):
             pieces = [body[i : i + size] for i in range(0, len(body), size)]
             chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
@@ -324,10 +323,10 @@ class TestBodies:
                     threading.Event().wait(0.01)
                 response = connection.read("POST")
                 assert is_hit(response) == hits and json.loads(response.decoded)["result"] is not None
-                # the connection goes on
+                # the connection is kept
                 assert is_hit(connection.exchange("/", method="POST", headers=[JSON], body=CHAIN))
 
-    def test_a_chunked_mixed_batch(self, nginx, stored):
+    def test_chunked_batch_is_split(self, nginx, stored):
         body = TestWaysOn.BATCH
         with nginx.connect() as connection:
             connection.send(request_bytes("/", method="POST", headers=[JSON, ("Transfer-Encoding", "chunked")]))
@@ -335,7 +334,7 @@ class TestBodies:
             assert [a["id"] for a in json.loads(connection.read("POST").decoded)] == [1, 7, 2]
         assert [c["method"] for c in stored.asked] == ["eth_syncing"]
 
-    def test_expect(self, nginx, stored):
+    def test_request_with_expect_continue_is_a_hit(self, nginx, stored):
         with nginx.connect() as connection:
             head = request_bytes("/", method="POST", headers=[JSON, ("Expect", "100-continue"), ("Content-Length", str(len(CHAIN)))])
             connection.send(head)
@@ -345,7 +344,7 @@ class TestBodies:
             assert is_hit(connection.read("POST"))
 
     @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT"])
-    def test_other_methods_are_left_alone(self, nginx, stored, origin, method):
+    def test_other_http_methods_are_forwarded(self, nginx, stored, origin, method):
         script = [b"HTTP/1.1 204 Fine\r\nAccess-Control-Allow-Origin: https://a\r\n\r\n"]
         origin.answers(script, "/")
         body = CHAIN if method in ("OPTIONS", "PUT") else None
@@ -356,14 +355,14 @@ class TestBodies:
 
 
 class TestConnections:
-    def test_one_connection_for_many_hits(self, nginx, stored):
+    def test_connection_is_kept_for_many_hits(self, nginx, stored):
         with nginx.connect() as connection:
             for number in range(50):
                 body = call(*(("eth_chainId", "[]") if number % 2 else ("eth_getBlockByHash", BY_HASH)), str(number))
                 response = connection.exchange("/", method="POST", headers=[JSON, ("Accept-Encoding", "gzip")], body=body)
                 assert is_hit(response) and json.loads(response.decoded)["id"] == number
 
-    def test_pipelined(self, nginx, stored):
+    def test_pipelined_requests_are_answered_in_order(self, nginx, stored):
         """Hits, misses and other methods, all sent at once."""
         calls = []
         for number in range(40):
@@ -377,7 +376,7 @@ class TestConnections:
                 assert is_hit(response) == (number % 3 != 2)
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_http2(self, nginx, stored, accept):
+    def test_calls_and_batches_are_hits_over_http2(self, nginx, stored, accept):
         with Http2Client(nginx.ports["port_h2"]) as client:
             for body, id in ((CHAIN, 1), (BLOCK, 2), (TestWaysOn.BATCH, None)):
                 fields = [("content-type", "application/json")] + ([("accept-encoding", accept)] if accept else [])
@@ -386,7 +385,7 @@ class TestConnections:
                 assert (answers["id"] if id else [a["id"] for a in answers]) == (id or [1, 7, 2])
         assert [c["method"] for c in stored.asked] == ["eth_syncing"]
 
-    def test_a_client_that_reads_slowly(self, nginx, stored):
+    def test_slow_client_gets_a_large_batch_of_hits(self, nginx, stored):
         body = b"[" + b",".join(call("eth_getBlockByHash", BY_HASH, str(n)) for n in range(60)) + b"]"
         with nginx.connect(receive_buffer=4096) as connection:
             connection.send(request_bytes("/", method="POST", headers=[JSON], body=body))

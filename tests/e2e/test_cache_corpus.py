@@ -1,5 +1,5 @@
-"""Recorded answers of real nodes twice through the cache: what arrives is what
-the node sent, byte for byte, but for the id."""
+"""Recorded responses of real nodes twice through the cache: the client receives the
+node's bytes, apart from the id."""
 
 import json
 import pathlib
@@ -66,7 +66,7 @@ def behind(start_nginx, node):
 
 
 def under(id, body):
-    """The call under another id, which is written as it is here."""
+    """The call with another id, spelled as in `id`."""
     return re.sub(rb'"id": *\d+', lambda _: b'"id": ' + id.encode(), body, count=1)
 
 
@@ -81,7 +81,7 @@ def is_hit(response):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_by_one(behind, node, recorded, method):
+def test_recorded_calls_get_the_response_of_the_node_under_any_id(behind, node, recorded, method):
     assert recorded.get(method), f"nothing recorded of {method}"
     for number, body in enumerate(recorded[method]):
         with Connection(node.port) as direct, behind.connect() as connection:
@@ -94,15 +94,15 @@ def test_one_by_one(behind, node, recorded, method):
                 assert response.header("Content-Type") == expected.header("Content-Type")
                 assert response.length == len(response.body)
                 if turn > 0:
-                    # once stored it stays
+                    # a response that is stored stays stored
                     kept = is_hit(response) if kept is None else kept
                     assert is_hit(response) == kept
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_in_batches(behind, node, recorded, method):
-    """All new, half of them stored, all stored; each element as the node would
-    send it alone."""
+def test_recorded_batches_get_the_elements_of_the_node(behind, node, recorded, method):
+    """Batches with no call stored, half of them, and all: each element equals the
+    node's response to the call alone."""
     bodies = recorded[method][:12]
     ids = [IDS[n % len(IDS)] if n < len(IDS) else str(1000 + n) for n in range(len(bodies))]
     asked = [under(id, body) for id, body in zip(ids, bodies, strict=True)]
@@ -116,7 +116,7 @@ def test_in_batches(behind, node, recorded, method):
 
 
 def elements(batch):
-    """The elements of a JSON array of objects, as they are written."""
+    """The elements of a JSON array of objects, as raw text."""
     found, at = [], batch.index(b"[") + 1
     decoder = json.JSONDecoder()
     text = batch.decode()
@@ -130,8 +130,8 @@ def elements(batch):
         at = end
 
 
-def test_it_is_stored(behind, node, recorded):
-    """The tests above see hits, not the node twice."""
+def test_recorded_methods_are_hits(behind, node, recorded):
+    """The tests above see hits, not two responses of the node."""
     hits = set()
     for method, bodies in recorded.items():
         with behind.connect() as connection:

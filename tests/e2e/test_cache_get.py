@@ -1,5 +1,5 @@
-"""Stored answers to GET: what the node says (RFC 9111), the Beacon API where
-it says nothing, and conditional requests."""
+"""Stored responses to GET: cache directives of the node (RFC 9111), the Beacon API in
+their absence, and conditional requests."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ _places = iter(range(10**6))
 
 @pytest.fixture
 def resource(nginx, origin):
-    """A resource of its own: `resource(...)` gets it; `resource.asked` counts."""
+    """A resource of its own: `resource(...)` gets it; `resource.asked` counts requests."""
 
     class Resource:
         def __init__(self):
@@ -71,7 +71,7 @@ class TestWhatTheNodeSays:
     @pytest.mark.parametrize("first", ["gzip", None])
     @pytest.mark.parametrize("second", ["gzip", None])
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-    def test_a_fresh_answer_is_sent_again(self, resource, first, second, framing):
+    def test_fresh_response_is_a_hit_with_any_framing_and_coding(self, resource, first, second, framing):
         resource.answers(JSON, headers=FRESH, framing=framing)
         miss, hit = resource(first), resource(second)
         assert len(resource.asked) == 1
@@ -82,24 +82,24 @@ class TestWhatTheNodeSays:
         assert hit.header("Cache-Control") == "max-age=600"
 
     @pytest.mark.parametrize("value", ["no-store", "private, max-age=9", "no-cache", "max-age=0", "no-transform, max-age=9"])
-    def test_what_must_not_be_kept(self, resource, value):
+    def test_response_is_not_stored_when_cache_control_forbids_it(self, resource, value):
         resource.answers(JSON, headers=[("Cache-Control", value)])
         resource(), resource()
         assert len(resource.asked) == 2
 
-    def test_what_it_says_nothing_of(self, resource):
+    def test_response_without_cache_control_is_not_stored(self, resource):
         resource.answers(JSON)
         resource(), resource()
         assert len(resource.asked) == 2
 
     @pytest.mark.parametrize("status", [203, 204, 301, 404, 410, 500])
-    def test_other_statuses(self, resource, status):
+    def test_response_with_another_status_is_stored_when_cache_control_allows_it(self, resource, status):
         body = b"" if status == 204 else b"x" * 2000
         resource.answers(body, status=status, headers=FRESH, framing="none" if status == 204 else "length")
         assert [resource().status, resource().status] == [status] * 2
         assert len(resource.asked) == 1
 
-    def test_types_that_are_not_compressed(self, resource):
+    def test_hit_of_an_uncompressed_type_is_sent_in_identity_without_vary(self, resource):
         resource.answers(bytes(range(256)) * 100, type="application/octet-stream", headers=FRESH)
         for _ in range(2):
             response = resource()
@@ -107,32 +107,32 @@ class TestWhatTheNodeSays:
             assert response.header("Vary") is None
         assert len(resource.asked) == 1
 
-    def test_fields_that_come_twice(self, resource):
+    def test_repeated_headers_are_merged_in_a_hit(self, resource):
         resource.answers(JSON, headers=[*FRESH, ("Link", "<a>"), ("Link", "<b>"), ("X-One", "1")])
         resource()
         hit = resource()
         assert (hit.header("Link"), hit.header("X-One")) == ("<a>, <b>", "1")
 
-    def test_a_cut_body_is_not_kept(self, resource):
+    def test_truncated_response_is_not_stored(self, resource):
         resource.answers(JSON, headers=FRESH, cut_at=20000, framing="chunked")
         for _ in range(2):
-            with pytest.raises(Exception):  # noqa: B017, PT011 - how it fails is for other tests
+            with pytest.raises(Exception):  # noqa: B017, PT011 - other tests check how it fails
                 resource(None).decoded  # noqa: B018
         assert len(resource.asked) == 2
 
-    def test_vary(self, resource):
+    def test_variants_are_stored_by_the_header_that_vary_names(self, resource):
         resource.answers(JSON, headers=[*FRESH, ("Vary", "X-Kind")])
         for kind in "aabba":
             resource(headers=[("X-Kind", kind)])
         assert len(resource.asked) <= 3
 
-    def test_credentials(self, resource):
+    def test_request_with_credentials_bypasses_the_cache(self, resource):
         resource.answers(JSON, headers=FRESH)
         for _ in range(2):
             resource(headers=[("Authorization", "x")])
         assert len(resource.asked) == 2
 
-    def test_a_range_of_what_is_not_there_goes_to_the_node(self, resource):
+    def test_range_request_is_forwarded_when_nothing_is_stored(self, resource):
         resource.answers(JSON, headers=FRESH)
         resource(headers=[("Range", "bytes=0-9")])
         assert resource.asked[0].header("Range") == "bytes=0-9"
@@ -145,7 +145,7 @@ class TestWhileRevalidated:
 
     @pytest.fixture
     def slow(self, resource, origin, nginx):
-        """The node answers the first request, and then waits."""
+        """The node responds to the first request at once, and to later ones on the event."""
         gate = threading.Event()
 
         def start(path, control):
@@ -166,7 +166,7 @@ class TestWhileRevalidated:
         yield start
         gate.set()
 
-    def test_all_get_the_expired_one_at_once(self, slow):
+    def test_stale_response_is_sent_at_once_while_it_is_revalidated(self, slow):
         resource, gate = slow("/updating", "max-age=1, stale-while-revalidate=600")
         first = resource()
         assert first.decoded == b"1" and first.header("Cache-Status") == "sszip; hit; ttl=0"
@@ -177,7 +177,7 @@ class TestWhileRevalidated:
             time.sleep(0.05)
         assert last.decoded == b"2" and len(resource.asked) == 2
 
-    def test_without_an_update_in_the_background_one_waits(self, slow):
+    def test_leader_waits_for_the_update_when_background_update_is_off(self, slow):
         resource, gate = slow("/resource", "max-age=1, stale-while-revalidate=600")
         answers = []
         leader = threading.Thread(target=lambda: answers.append(resource()))
@@ -191,20 +191,20 @@ class TestWhileRevalidated:
         assert answers[0].decoded == b"2" and len(resource.asked) == 2
 
     @pytest.mark.parametrize("control", ["max-age=1", "max-age=1, stale-while-revalidate=0", "max-age=1, must-revalidate, stale-while-revalidate=600"])
-    def test_nobody_allows_it(self, slow, control):
+    def test_stale_response_is_not_sent_when_cache_control_does_not_allow_it(self, slow, control):
         resource, gate = slow("/updating", control)
         gate.set()
         assert resource().decoded == b"2"
 
 
 class TestManyAtOnce:
-    """Who asks for what another one fetches waits for that."""
+    """A request for a response that is being fetched waits for it."""
 
     @pytest.fixture
     def herd(self, nginx, resource, origin):
         def ask(count, respond, waits=True, **options):
-            """The first one's answer is held back until all have asked: the
-            node, if they don't wait for one another."""
+            """Sends `count` requests; the node holds its response to the first until
+            all are waiting or, if they are not coalesced, have reached the node."""
             gate = threading.Event()
 
             def held(request):
@@ -228,23 +228,23 @@ class TestManyAtOnce:
 
         return ask
 
-    def test_of_what_the_node_lets_be_stored(self, resource, herd):
+    def test_coalesced_requests_share_a_response_that_may_be_stored(self, resource, herd):
         answers = herd(8, lambda _: answer(JSON, headers=FRESH))
         assert len(resource.asked) == 1 and {response.decoded for response in answers} == {JSON}
 
-    def test_of_what_it_does_not_each_has_its_own(self, resource, herd):
+    def test_coalesced_requests_get_responses_of_their_own_when_it_may_not_be_stored(self, resource, herd):
         answers = herd(8, lambda number: answer(b"%d" % number, headers=[("Cache-Control", "no-store")]))
         assert len(resource.asked) == 8 and len({response.decoded for response in answers}) == 8
 
     @pytest.mark.parametrize("field", [("Accept", "text/event-stream"), ("If-None-Match", '"x"')])
-    def test_of_what_is_not_to_be_shared(self, resource, herd, field):
+    def test_requests_for_event_streams_or_with_conditions_are_not_coalesced(self, resource, herd, field):
         answers = herd(4, lambda _: answer(JSON, headers=FRESH), waits=False, headers=[field])
         assert len(resource.asked) == len(answers) == 4
 
 
 class TestHead:
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_from_the_stored_answer_to_get(self, resource, accept):
+    def test_head_is_answered_from_the_entry_of_get(self, resource, accept):
         resource.answers(JSON, headers=FRESH)
         resource()
         get, head = resource(accept), resource(accept, method="HEAD")
@@ -253,7 +253,7 @@ class TestHead:
         for name in ("Content-Length", "Content-Encoding", "Content-Type", "ETag", "Vary"):
             assert head.header(name) == get.header(name), name
 
-    def test_is_not_stored(self, resource):
+    def test_response_to_head_is_not_stored(self, resource):
         resource.answers(JSON, headers=FRESH)
         resource(method="HEAD")
         assert resource().decoded == JSON
@@ -264,7 +264,7 @@ class TestConditions:
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("tag", ['"a"', 'W/"a"', '"b", "a"', "*"])
-    def test_the_nodes_own_tag(self, resource, accept, method, tag):
+    def test_304_is_sent_when_the_etag_of_the_node_matches(self, resource, accept, method, tag):
         resource.answers(JSON, headers=[*FRESH, ("ETag", '"a"')])
         resource(accept)
         hit = resource(accept, [("If-None-Match", tag)], method)
@@ -275,12 +275,12 @@ class TestConditions:
         assert hit.header("Content-Encoding") is None
         assert len(resource.asked) == 1
 
-    def test_another_tag(self, resource):
+    def test_200_is_sent_when_the_etag_differs(self, resource):
         resource.answers(JSON, headers=[*FRESH, ("ETag", '"a"')])
         resource()
         assert resource(headers=[("If-None-Match", '"b"')]).status == 200
 
-    def test_a_tag_of_ours(self, resource):
+    def test_304_is_sent_when_the_etag_of_sszip_matches(self, resource):
         resource.answers(JSON, headers=FRESH)
         resource()
         tag = resource().header("ETag")
@@ -297,12 +297,12 @@ class TestConditions:
         "since, status",
         [("Sun, 06 Nov 1994 08:49:37 GMT", 304), ("Sun, 06 Nov 1994 08:49:36 GMT", 200), ("Mon, 07 Nov 1994 08:49:37 GMT", 304), ("x", 200)],
     )
-    def test_dates(self, resource, since, status):
+    def test_status_depends_on_if_modified_since(self, resource, since, status):
         resource.answers(JSON, headers=[*FRESH, ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")])
         resource()
         assert resource(headers=[("If-Modified-Since", since)]).status == status
 
-    def test_not_for_post(self, nginx, origin):
+    def test_if_none_match_is_ignored_for_post(self, nginx, origin):
         from harness.rpc import Node, call
 
         origin.answers(Node({"eth_chainId": b'"0x1"'}))
@@ -320,24 +320,24 @@ class TestBeacon:
         return len(resource.asked) == 1
 
     @pytest.mark.parametrize("id", ["head", "finalized", "SLOT", ROOT, "genesis"])
-    def test_what_the_envelope_says(self, resource, id):
+    def test_beacon_response_is_stored_when_its_envelope_allows_it(self, resource, id):
         path = self.PATH + id.replace("SLOT", str(next(_places))) + f"?x={next(_places)}"
         assert self.kept(resource, path, envelope())
 
     @pytest.mark.parametrize(
         "body", [envelope(optimistic=True), b'{"data":{}}', envelope()[:-1], envelope() + b"x", b"<html>", b""]
     )
-    def test_what_is_not_kept(self, resource, body):
+    def test_beacon_response_is_not_stored_when_its_envelope_is_optimistic_or_invalid(self, resource, body):
         assert not self.kept(resource, f"{self.PATH}{next(_places)}", body)
 
     @pytest.mark.parametrize("path", ["node/syncing", "validator/duties/proposer/1", "beacon/pool/attestations"])
-    def test_the_nodes_own_state(self, resource, path):
+    def test_state_of_the_beacon_node_is_not_stored(self, resource, path):
         assert not self.kept(resource, f"/eth/v1/{path}", envelope())
 
-    def test_errors(self, resource):
+    def test_beacon_error_is_not_stored(self, resource):
         assert not self.kept(resource, f"{self.PATH}{next(_places)}", envelope(), status=404)
 
-    def test_parameters_in_any_order_and_representations_apart(self, resource):
+    def test_key_ignores_order_of_parameters_and_includes_the_format(self, resource):
         resource.answers(envelope())
         base = f"/eth/v1/beacon/states/{next(_places)}/validators"
         resource(path=base + "?id=1&status=a"), resource(path=base + "?status=a&id=1")
@@ -346,19 +346,19 @@ class TestBeacon:
             resource(path=base + "?id=1&status=a", headers=[("Accept", "application/octet-stream")])
         assert len(resource.asked) == 2
 
-    def test_the_node_is_not_asked_on_condition(self, resource):
+    def test_conditions_of_the_client_are_not_forwarded(self, resource):
         resource.answers(envelope())
         path = f"{self.PATH}{next(_places)}"
         resource(path=path, headers=[("If-None-Match", '"x"'), ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT")])
         assert resource.asked[0].all("If-None-Match") == resource.asked[0].all("If-Modified-Since") == []
 
-    def test_eth_fields_are_carried(self, resource):
+    def test_hit_has_the_eth_headers_of_the_response(self, resource):
         resource.answers(envelope(), headers=[("Eth-Consensus-Version", "deneb")])
         path = f"{self.PATH}{next(_places)}"
         resource(path=path)
         assert resource(path=path).header("Eth-Consensus-Version") == "deneb"
 
-    def test_many_ask_once(self, nginx, resource, origin):
+    def test_coalesced_beacon_requests_reach_the_node_once(self, nginx, resource, origin):
         gate = threading.Event()
         path = f"{self.PATH}{next(_places)}"
 
@@ -379,8 +379,8 @@ class TestBeacon:
         assert len(resource.asked) == 1 and {a.decoded for a in answers} == {envelope()}
 
 
-def test_a_304_of_nginxs_own_is_not_taken_for_the_nodes(start_nginx, origin):
-    """The node has something newer, which this client has already: what has expired is not right again."""
+def test_entry_is_not_refreshed_by_a_304_that_nginx_made(start_nginx, origin):
+    """The node has a newer response, which the client has: the expired entry stays expired."""
     nginx = start_nginx(
         "sszip on; sszip_cache on; proxy_http_version 1.1;"
         "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin@; } }"
@@ -426,9 +426,9 @@ server {
 
     @pytest.mark.parametrize("field", ["Location", "Refresh"])
     @pytest.mark.parametrize("path", ["/plain", "/shorter", "/longer", "/as-long", "/off"])
-    def test_a_redirect_points_where_it_did(self, nginx, origin, path, field):
-        """... for each client: `proxy_redirect` writes over what the node said, in
-        place where there is room, which is in a name that is as long, too."""
+    def test_redirect_is_rewritten_for_each_client(self, nginx, origin, path, field):
+        """`proxy_redirect` overwrites the node's header for each client, in its memory
+        where the new value fits: a name of the same length does."""
         path = f"{path}/{field}"
         told = {"Location": "http://node.internal/else", "Refresh": "5; url=http://node.internal/else"}[field]
         headers = [("Cache-Control", "max-age=60"), (field, told)]
@@ -447,7 +447,7 @@ server {
                 assert status == "sszip; fwd=miss; detail=redirect" if rewritten else "sszip;" in status
         assert len(origin.received(path)) == (9 if rewritten else 1)
 
-    def test_what_is_said_to_nginx_alone(self, nginx, origin):
+    def test_x_accel_headers_are_not_sent_to_clients(self, nginx, origin):
         said = [("X-Accel-Limit-Rate", "1000000"), ("X-Accel-Buffering", "yes"), ("X-Accel-Charset", "utf-8"), ("X-Pad", "x")]
         origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60"), *said]), "/said")
         for turn in range(2):
@@ -455,21 +455,21 @@ server {
             assert ("hit" in response.header("Cache-Status")) == bool(turn)
             assert not [name for name, _ in said if response.header(name) is not None]
 
-    def test_codings_that_the_client_asked_for_itself(self, nginx, origin):
-        """A node that was told `br` and says no `Vary` has not sent what all can read."""
+    def test_response_coded_on_request_of_the_client_is_stored_only_if_unsolicited(self, nginx, origin):
+        """A body in a coding that the node was sent is not readable by all clients."""
         headers = [("Cache-Control", "max-age=60"), ("Content-Encoding", "br")]
         origin.answers(answer(b"as if it were br" * 200, headers=headers), "/own")
         for _ in range(2):
             response = fetch(nginx.port, "/own", headers=[("Accept-Encoding", "br")])
             assert response.header("Cache-Status") == "sszip; fwd=miss; detail=coding"
             assert origin.last("/own").header("Accept-Encoding") == "br"
-        # it was told nothing: that is how it always answers
+        # the node was sent no Accept-Encoding: it always responds like that
         origin.answers(answer(b"as if it were br" * 200, headers=headers), "/own/not")
         for turn in range(2):
             response = fetch(nginx.port, "/own/not", headers=[("Accept-Encoding", "br")])
             assert ("hit" in response.header("Cache-Status")) == bool(turn)
 
-    def test_a_body_that_was_read_and_is_empty(self, nginx, origin):
+    def test_resource_of_an_error_page_is_stored(self, nginx, origin):
         origin.answers(answer(b"no", status=404), "/lost")
         origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60")]), "/found")
         for turn in range(2):
@@ -477,7 +477,7 @@ server {
             assert (response.status, response.body) == (200, b"0" * 3000)
             assert ("hit" in response.header("Cache-Status")) == bool(turn)
 
-    def test_a_change_whose_body_is_in_a_file(self, nginx, origin):
+    def test_put_invalidates_the_entry_when_its_body_is_in_a_file(self, nginx, origin):
         origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60")]), "/changed")
         for turn in range(2):
             assert ("hit" in fetch(nginx.port, "/changed").header("Cache-Status")) == bool(turn)

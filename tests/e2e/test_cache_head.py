@@ -1,5 +1,5 @@
-"""sszip_cache_head: what `nginx -t` says of a bad one, and what the cache's
-owner gets of a good one."""
+"""sszip_cache_head: the errors of `nginx -t`, and the head sources that the owner
+receives."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def nginx_t(*args, **parts):
 
 
 def refused(*args, **parts):
-    """The one complaint, and the line of the configuration that it names."""
+    """The one error of `nginx -t`, and the line of the configuration that it names."""
     status, said, prefix, lines = nginx_t(*args, **parts)
     assert status != 0, said
     (complaint,) = [text for text in said.splitlines() if "[emerg]" in text]
@@ -92,7 +92,7 @@ class TestWords:
         ],
     )
     @pytest.mark.parametrize("where", ["http", "server", "location"])
-    def test_what_is_not_taken(self, where, words, given, told):
+    def test_invalid_parameter_is_rejected_without_its_secret(self, where, words, given, told):
         complaint, line = refused(**{"location": NAMED, where: f"{NAMED} sszip_cache_head {words};"})
         assert f'"sszip_cache_head" directive has an invalid value "{given}": it must be' in complaint
         assert told in complaint
@@ -100,15 +100,15 @@ class TestWords:
         assert "sszip_cache_head" in line or line.endswith('B: c";')
 
     @pytest.mark.parametrize("name", ["interval=1s", "finality=tag", "api=execution", "namespace=a"])
-    def test_a_parameter_that_is_there_twice(self, name):
+    def test_duplicate_parameter_is_rejected(self, name):
         complaint, _ = refused(f"{NAMED} sszip_cache_head {NODE} {name} {name};")
         assert f'has "{name.split("=")[0]}=" twice' in complaint
 
-    def test_certificates_that_are_not_there(self):
+    def test_missing_certificate_file_is_rejected(self):
         complaint, _ = refused(f"{NAMED} sszip_cache_head https://node ca=no/such.pem;")
         assert re.search(r'has a file of certificates, "/\S+/no/such.pem", that can\'t be read \(2: No such', complaint)
 
-    def test_certificates_without_tls(self):
+    def test_certificate_file_is_rejected_without_tls(self):
         nginx = Nginx(config(f"{NAMED} sszip_cache_head {NODE} ca=@prefix@/ca.pem;"), files={"ca.pem": b"-"})
         try:
             status, said = nginx.test()
@@ -126,11 +126,11 @@ class TestWords:
             (NODE, "off"),
         ],
     )
-    def test_said_twice(self, first, second):
+    def test_duplicate_directive_is_rejected(self, first, second):
         complaint, _ = refused(f"{NAMED}\n sszip_cache_head {first};\n sszip_cache_head {second};")
         assert '"sszip_cache_head" directive is duplicate' in complaint
 
-    def test_no_words(self):
+    def test_directive_without_arguments_is_rejected(self):
         complaint, _ = refused(f"{NAMED} sszip_cache_head;")
         assert "invalid number of arguments" in complaint
 
@@ -147,29 +147,29 @@ class TestWords:
             f'{NODE} "header=Authorization: Bearer a.b.c" header=X-A:b namespace=main finality=tag api=execution',
         ],
     )
-    def test_what_is_taken(self, where, words):
+    def test_valid_parameters_are_accepted(self, where, words):
         accepted(**{"location": NAMED, where: f"{NAMED} sszip_cache_head {words};"})
 
 
 class TestNamespaces:
     @pytest.mark.parametrize("where", ["http", "server", "location"])
-    def test_a_place_without_a_name(self, where):
+    def test_location_without_a_namespace_is_rejected(self, where):
         complaint, line = refused(**{where: f"sszip_cache_head {NODE};"})
         assert 'in location "/" needs a namespace with a name: a "sszip_cache_namespace"' in complaint
         assert '"namespace=NAME"' in complaint
         assert "sszip_cache_head" in line
 
-    def test_an_empty_name(self):
+    def test_empty_namespace_is_rejected(self):
         complaint, _ = refused(f'sszip_cache_namespace ""; sszip_cache_head {NODE};')
         assert "needs a namespace whose name is UTF-8 without control characters, and not empty" in complaint
 
-    def test_a_name_that_hangs_on_the_request(self):
+    def test_namespace_with_variables_is_rejected(self):
         complaint, line = refused(f"sszip_cache_namespace chain-$arg_chain; sszip_cache_head {NODE};")
         assert "needs a namespace that is the same for all requests" in complaint
         assert '"namespace=NAME" must say whose head it is' in complaint
         assert "sszip_cache_head" in line
 
-    def test_two_heads_of_one_namespace(self):
+    def test_second_head_of_a_namespace_is_rejected(self):
         complaint, line = refused(
             f"{NAMED}\n sszip_cache_head http://one/secret;",
             locations=f"location /b {{ {NAMED}\n sszip_cache_head http://two/secret;\n proxy_pass http://127.0.0.1:9; }}",
@@ -180,44 +180,44 @@ class TestNamespaces:
         assert "http://two" in line
         assert "secret" not in complaint
 
-    def test_the_same_node_followed_in_two_ways(self):
+    def test_same_node_with_other_parameters_is_rejected(self):
         other = f"location /b {{ {NAMED} sszip_cache_head {NODE} interval=2s; proxy_pass http://127.0.0.1:9; }}"
         complaint, _ = refused(f"{NAMED} sszip_cache_head {NODE};", locations=other)
         assert 'gives the namespace "main" a second head' in complaint
 
-    def test_two_heads_by_different_names(self):
+    def test_heads_of_two_namespaces_are_accepted(self):
         accepted(f"sszip_cache_namespace $arg_chain; sszip_cache_head {NODE} namespace=a; sszip_cache_head http://b namespace=b;")
 
     @pytest.mark.parametrize("nothing", ["sszip_cache off;", "sszip off;", "sszip_cache_head off;"])
-    def test_places_that_need_no_name(self, nothing):
+    def test_location_without_cache_or_head_needs_no_namespace(self, nothing):
         accepted(NAMED, http=f"sszip_cache_head {NODE};", locations=f"location /b {{ {nothing} proxy_pass http://127.0.0.1:9; }}")
 
-    def test_places_that_ask_no_node(self):
+    def test_location_without_upstream_needs_no_namespace(self):
         locations = "location /files { root /tmp; } location = /purge { sszip_cache_purge on; } location /r { return 204; }"
         accepted(NAMED, http=f"sszip_cache_head {NODE};", locations=locations)
 
 
 class TestStore:
     @pytest.mark.parametrize("where", ["http", "server", "location"])
-    def test_none(self, where):
+    def test_head_is_rejected_without_a_store(self, where):
         complaint, line = refused(path="", **{"location": NAMED, where: f"{NAMED} sszip_cache_head {NODE};"})
         assert '"sszip_cache_head" needs "sszip_cache_path" in ' in complaint
         assert "sszip_cache_head" in line
 
-    def test_a_daemon(self):
+    def test_head_is_rejected_with_the_daemon(self):
         complaint, line = refused(f"{NAMED} sszip_cache_head {NODE};", path="sszip_cache_owner unix:@prefix@/s;")
         assert 'with "sszip_cache_owner" it is the daemon' in complaint
         assert "[[head]] in its cached.toml" in complaint
         assert "sszip_cache_head" in line
 
-    def test_even_where_nothing_is_cached(self):
+    def test_head_is_rejected_without_a_store_when_the_cache_is_off(self):
         complaint, _ = refused(f"sszip_cache off; sszip_cache_head {NODE};", path="")
         assert '"sszip_cache_head" needs "sszip_cache_path"' in complaint
 
-    def test_off_needs_none(self):
+    def test_off_is_accepted_without_a_store(self):
         accepted("sszip_cache_head off;", path="")
 
-    def test_the_order_is_free(self):
+    def test_head_may_precede_the_store(self):
         nginx = Nginx(config(NAMED, path="", http=f"sszip_cache_head {NODE};") + PATH)
         try:
             status, said = nginx.test()
@@ -227,7 +227,7 @@ class TestStore:
 
 
 def follows(nginx):
-    """What the owners have said that they follow, in order."""
+    """The head sources that the owners have logged, in order."""
     return re.findall(r"\[notice\].* sszip: follows (.*)$", nginx.error_log(), re.M)
 
 
@@ -239,7 +239,7 @@ class TestTheOwner:
     SECRET = "header=Authorization: Bearer top-secret"
 
     @pytest.mark.parametrize("single", [False, True])
-    def test_gets_them_once_each(self, start_nginx, single):
+    def test_owner_follows_each_head_once(self, start_nginx, single):
         http = config(
             NAMED,
             http=f'sszip_cache_head {NODE}/v3/top-secret "{self.SECRET}";',
@@ -271,7 +271,7 @@ class TestTheOwner:
         ]
         assert "top-secret" not in nginx.error_log()
 
-    def test_has_the_new_ones_after_a_reload(self, start_nginx):
+    def test_owner_follows_the_new_heads_after_a_reload(self, start_nginx):
         nginx = start_nginx(config(NAMED, http=f"sszip_cache_head {NODE};"))
         wait_until_serving(nginx)
         nginx.wait_for(lambda: follows(nginx) == [f"main at {NODE}"], "its head")
@@ -284,7 +284,7 @@ class TestTheOwner:
         wait_until_serving(nginx, 3)
         assert len(follows(nginx)) == 2
 
-    def test_none_without_the_directive(self, start_nginx):
+    def test_owner_follows_no_head_without_the_directive(self, start_nginx):
         nginx = start_nginx(config(NAMED))
         wait_until_serving(nginx)
         assert follows(nginx) == []
@@ -303,7 +303,7 @@ class TestFollowing:
         with urllib.request.urlopen(request, timeout=30):
             pass
 
-    def test_the_cache_manager_follows_and_its_successor_knows_the_chain(self, start_nginx, node):
+    def test_cache_manager_follows_and_its_successor_knows_the_chain(self, start_nginx, node):
         head = f"sszip_cache_head http://127.0.0.1:{node.port} interval=100ms"
         nginx = start_nginx(config(NAMED, http=f"{head};"))
         said = nginx.error_log
@@ -313,7 +313,7 @@ class TestFollowing:
         nginx.wait_for(lambda: "main: follows the chain: head 200, final 188" in said(), "the depth")
         self.tell(node, syncing=True)
         nginx.wait_for(lambda: "main: the node is syncing" in said(), "its syncing")
-        # which chain it was lies in the store
+        # the chain's identity is in the store
         self.tell(node, replace={"seed": 5, "chain_id": 7})
         nginx.wait_for(lambda: "main: the node has another chain (chain 7" in said(), "the other chain")
         nginx.reload()

@@ -1,4 +1,4 @@
-"""sszip_cache_memory bounds what a worker keeps, whatever is asked."""
+"""sszip_cache_memory limits the hot tier of a worker under any load."""
 
 import random
 
@@ -22,7 +22,7 @@ server {
 }
 """
 MEMORY = 8 << 10  # KiB
-# about 20 KB each when coded: 60 MB in all
+# about 20 KB each when compressed: 60 MB in all
 ASKED = 3000
 
 
@@ -41,7 +41,7 @@ def ask(nginx, number):
     return response.header("Cache-Status")
 
 
-def test_the_tier_is_bounded(nginx, origin):
+def test_memory_of_the_hot_tier_is_limited(nginx, origin):
     node = Node({"eth_getBlockByHash": result})
     origin.answers(node)
     for number in range(50):
@@ -51,14 +51,14 @@ def test_the_tier_is_bounded(nginx, origin):
         ask(nginx, number)
     grown = resident(nginx.workers()[0]) - before
     assert grown < 2 * MEMORY * SLACK, f"{grown} KiB"
-    # it does keep something: the newest, and no more than there is room for
+    # the newest entries are there, and no more than fit
     assert ask(nginx, ASKED - 1).startswith("sszip; hit")
     kept = sum(ask(nginx, number).startswith("sszip; hit") for number in range(0, ASKED, 30))
     assert 0 < kept < 50
 
 
-def test_what_many_ask_for_stays(nginx, origin):
-    """One walk over old blocks does not drive it out."""
+def test_popular_entries_stay_when_many_others_are_requested_once(nginx, origin):
+    """A scan of old blocks does not evict popular entries."""
     node = Node({"eth_getBlockByHash": result})
     origin.answers(node)
     wanted = range(10**6, 10**6 + 20)

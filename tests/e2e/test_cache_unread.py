@@ -1,5 +1,5 @@
-"""Long answers are stored before they are read strictly: what turns out to be
-no answer reaches its own client, as the node sent it, and nobody else."""
+"""Long responses are stored before they are read strictly: an invalid one reaches its
+own client unchanged, and no other client."""
 
 import itertools
 
@@ -45,17 +45,17 @@ def path(request):
         lambda good: b'["\n",' + good + b"]",
     ],
 )
-def test_what_is_no_answer(nginx, origin, path, length, accept, spoilt):
+def test_invalid_long_response_is_sent_to_its_client_only(nginx, origin, path, length, accept, spoilt):
     sent = spoilt(data(length))
     node = Node({"eth_getBlockByHash": sent})
     origin.answers(node)
     for n in range(1, 5):
         got = nginx.post(path, call("eth_getBlockByHash", BY_HASH, str(n)), accept)
         assert got.status == 200 and node.count() == n
-        # long ones, too, after a look-up beside the loop that came to nothing
+        # long ones, too, after a lookup off the event loop without a result
         assert (got.coding, got.header("Vary")) == (accept, "Accept-Encoding")
         assert got.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (n, sent)
-    # the node has come to its senses: what is stored of it now is an answer
+    # the node's responses are valid again: what is stored now is a response
     node.results["eth_getBlockByHash"] = data(length)
     bodies_sent = [
         nginx.post(path, call("eth_getBlockByHash", BY_HASH, str(n)), accept).decoded
@@ -67,7 +67,7 @@ def test_what_is_no_answer(nginx, origin, path, length, accept, spoilt):
 
 
 @pytest.mark.parametrize("length", [20_000, 600_000])
-def test_the_first_hit_is_one(nginx, origin, path, length):
+def test_first_hit_of_an_unchecked_entry_is_sent(nginx, origin, path, length):
     node = Node({"eth_getBlockByHash": data(length)})
     origin.answers(node)
     for n, accept in enumerate(["gzip", "gzip", None, "gzip", None], 1):

@@ -1,5 +1,5 @@
-"""The parity table on nginx: every exchange whole, byte by byte and split at
-random, and the connection still usable after each."""
+"""The parity table on nginx: each exchange whole, byte by byte and split at random, on
+a connection that stays usable."""
 
 import pytest
 
@@ -16,14 +16,14 @@ SPLITS = by_tier(
     [whole, byte_by_byte, at_random],
 )
 
-# One location for each set of directives that the table uses.
+# One location for each set of directives of the table.
 LOCATIONS = {}
 for case in CASES:
     LOCATIONS.setdefault(tuple(sorted(case.config.items())), f"/config-{len(LOCATIONS)}/")
 
 
 def directives(config):
-    # The window's time is the host's affair; the table speaks of its bytes.
+    # The host measures the window's time; the table limits its bytes.
     config = {"enable": "on", "hold": "64k 60s", **dict(config)}
     enable = config.pop("enable")
     return "".join([f"sszip {enable}; ", *(f"sszip_{name} {value}; " for name, value in config.items())])
@@ -41,7 +41,7 @@ CONFIG = (
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(nginx, origin, case, split):
+def test_response_equals_the_row_for_every_split(nginx, origin, case, split):
     origin.answers(case.script(split(case)))
     response = judging.exchange(nginx, LOCATIONS[tuple(sorted(case.config.items()))], case)
     judging.judge(case, response, origin)

@@ -1,5 +1,5 @@
-"""What may be kept, for how long, and when it must go: a real nginx follows a
-chain that the test changes."""
+"""Storage, lifetime and removal of entries: a real nginx follows a chain that the test
+changes."""
 
 import contextlib
 import json
@@ -19,10 +19,10 @@ pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
 ]
 
-def test_it_is_told_how_a_chain_goes():
+def test_status_reports_head_age_and_reorgs():
     with Stand() as stand:
         for _ in range(4):
-            # what it has seen itself it knows
+            # the follower knows the blocks that it has seen itself
             stand.change({"extend": 1})
         head = stand.chain.head
         assert stand.status["last_reorgs"] == [] and stand.status["head_age"] >= 0
@@ -37,7 +37,7 @@ def test_it_is_told_how_a_chain_goes():
 
 
 def at(number):
-    """What may be asked of a block by its number."""
+    """Calls that name a block by its number."""
     block = f'"0x{number:x}"'
     return [
         call("eth_getBlockByNumber", f"[{block},true]"),
@@ -73,7 +73,7 @@ TIP = [
 ]
 
 
-# What an operator says of methods that sszip does not know.
+# Method rows of an operator for methods that sszip does not know.
 THEIRS = [
     "acme_blockAt block=p[1] block=result.number",
     "acme_headNumber block=result",
@@ -98,7 +98,7 @@ def theirs_at(chain, number):
     ]
 
 
-def test_methods_of_an_operator_are_kept_and_gone_as_ours_are():
+def test_method_rows_of_the_operator_expire_as_built_in_methods_do():
     with Stand(methods=THEIRS) as stand:
 
         def become_hits(bodies):
@@ -124,7 +124,7 @@ def test_methods_of_an_operator_are_kept_and_gone_as_ours_are():
         become_hits(final)
 
 
-def test_what_an_operator_says_is_final_lies_where_ours_does():
+def test_method_rows_of_the_operator_have_the_classes_of_built_in_methods():
     with Stand(methods=THEIRS) as stand:
         stand.chain.do({"finalize": 150})
         stand.change({"extend": 1})
@@ -142,7 +142,7 @@ def test_what_an_operator_says_is_final_lies_where_ours_does():
         assert hit(stand.ask(final[1]))
 
 
-def test_what_is_final_is_kept_and_the_rest_goes_with_its_block():
+def test_final_entries_stay_and_others_are_removed_with_their_block():
     with Stand() as stand:
         stand.chain.do({"finalize": 150})
         stand.change({"extend": 1})
@@ -154,7 +154,7 @@ def test_what_is_final_is_kept_and_the_rest_goes_with_its_block():
         assert {stand.class_of(body) for body in final} == {"immutable"}
         assert {stand.class_of(body) for body in young} == {"unfinalized"}
         asked = stand.chain.count()
-        # the depth of a reorganisation, and how long the new branch is
+        # the depth of a reorganisation, and the length of the new branch
         for depth, length in [(1, 1), (2, 3), (3, 1), (40, 45)]:
             stand.change({"extend": 3}, {"reorg": {"depth": 3 + depth, "length": 3 + length}})
             stand.is_right(young)
@@ -162,27 +162,27 @@ def test_what_is_final_is_kept_and_the_rest_goes_with_its_block():
         asked = stand.chain.count("eth_getBlockByNumber"), stand.chain.count("eth_getTransactionReceipt")
         for body in final:
             assert hit(stand.ask(body)), body
-        # the follower asks for blocks, and nothing else does
+        # the follower requests blocks, and no client does
         assert stand.chain.count("eth_getTransactionReceipt") == asked[1]
 
 
 @pytest.mark.parametrize(("depth", "by"), [(1, 0), (1, 1), (2, -1), (2, 0), (2, 1), (7, -1), (7, 0), (7, 1)])
-def test_what_was_replaced_is_gone(depth, by):
+def test_entries_of_replaced_blocks_are_removed_by_a_reorg(depth, by):
     with Stand() as stand:
-        # blocks since its start are those that the follower knows
+        # the follower knows the blocks since its start
         stand.change({"extend": 12})
         head = stand.chain.head
         heights = range(head - depth - 2, head + 1)
         bodies = TIP + [body for number in heights for body in at(number) + calls_for_transactions(stand.chain, number)]
         stand.is_right(bodies)
         stand.change({"reorg": {"depth": depth, "length": depth + by}})
-        # what is below is as it was
+        # entries below the reorganisation are unchanged
         for body in at(head - depth):
             assert hit(stand.ask(body)), body
         stand.is_right(bodies)
 
 
-def test_receipts_of_transactions_that_are_included_elsewhere():
+def test_receipts_are_current_when_a_reorg_moves_their_transactions():
     with Stand() as stand:
         bodies = [body for number in range(195, 201) for body in calls_for_transactions(stand.chain, number)]
         stand.is_right(bodies)
@@ -191,13 +191,13 @@ def test_receipts_of_transactions_that_are_included_elsewhere():
         stand.is_right(bodies)
         after = stand.chain.honest(*bodies)
         assert sum(one != other for one, other in zip(before, after, strict=True)) > len(bodies) // 2
-        # what was waiting or gone may be there later
+        # a transaction that was pending or dropped may be included later
         for _ in range(4):
             stand.change({"extend": 1})
             stand.is_right(bodies)
 
 
-def test_an_orphan_is_still_read_by_its_hash():
+def test_orphaned_block_is_a_hit_by_its_hash():
     with Stand() as stand:
         (block,) = stand.chain.honest(call("eth_getBlockByNumber", '["0xc8",false]'))
         hash = block["hash"]
@@ -215,7 +215,7 @@ def test_an_orphan_is_still_read_by_its_hash():
         assert stand.chain.count("eth_getBlockReceipts") == asked
 
 
-def test_a_late_answer_from_before_a_reorganisation_is_not_kept():
+def test_response_of_before_a_reorg_is_not_stored():
     with Stand() as stand:
         method = "eth_getBlockReceipts"
         body = call(method, '["0xc8"]')
@@ -225,7 +225,7 @@ def test_a_late_answer_from_before_a_reorganisation_is_not_kept():
             slow.send(request_bytes("/", method="POST", body=body, headers=[("Content-Type", "application/json")]))
             stand.nginx.wait_for(lambda: stand.chain.count(method) > asked, "the node to be asked")
             (old,) = stand.chain.honest(body)
-            # a purge would have the late answer refused
+            # a purge would have the late response refused
             stand.change({"reorg": {"depth": 3, "length": 4}}, wait_for_workers=False)
             stand.release(method)
             assert json.loads(slow.read("POST").decoded)["result"] == old
@@ -233,7 +233,7 @@ def test_a_late_answer_from_before_a_reorganisation_is_not_kept():
         stand.is_right([body])
 
 
-def test_the_tip_goes_with_the_head_and_is_kept_until_then():
+def test_tip_entries_expire_with_the_head():
     with Stand() as stand:
         stand.is_right(TIP)
         assert all(hit(stand.ask(body)) for body in TIP)
@@ -242,8 +242,8 @@ def test_the_tip_goes_with_the_head_and_is_kept_until_then():
             stand.is_right(TIP)
 
 
-def test_the_tip_never_goes_back_for_a_client():
-    """Beside a chain that grows, and is reorganised without getting shorter."""
+def test_head_never_decreases_for_a_client():
+    """The chain grows, and is reorganised without getting shorter."""
     with Stand("--chain-slot-ms", 40) as stand, stand.nginx.connect() as connection:
         seen, kinds, due = 0, 0, 0
         headers = [("Content-Type", "application/json")]
@@ -265,7 +265,7 @@ def test_the_tip_never_goes_back_for_a_client():
                 seen = max(seen, now)
 
 
-def test_many_polls_are_few_for_the_node():
+def test_node_gets_few_requests_when_clients_poll_the_head():
     with Stand() as stand:
         before = {body: stand.chain.count(json.loads(body)["method"]) for body in TIP[:2]}
         for _ in range(500):
@@ -275,7 +275,7 @@ def test_many_polls_are_few_for_the_node():
             assert stand.chain.count(json.loads(body)["method"]) - count <= 2
 
 
-def test_a_node_that_can_not_be_trusted_makes_nothing_final():
+def test_entries_are_not_final_while_the_node_is_syncing_or_lagging():
     with Stand() as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
@@ -290,18 +290,18 @@ def test_a_node_that_can_not_be_trusted_makes_nothing_final():
             stand.change(command, state=state)
             stand.nginx.wait_for(lambda: stand.status["final"] is None, f"no finality: {command}")
             stand.wait_for_workers()
-            # what is stored is sent
+            # stored entries are sent
             assert all(hit(stand.ask(body)) for body in old)
             number = {"syncing": 139, "lag": 138, "finality": 137, "unfinalize": 136}[next(iter(command))]
             new = at(number)
             stand.is_right(new)
             stand.change(undo)
             stand.wait_for_final(150)
-            # it was not known to be final when the node was asked, and is short-lived
+            # the block was not known to be final when the request was sent to the node
             assert {stand.class_of(body) for body in new} == {"unfinalized"}, command
 
 
-def test_a_node_that_is_down_leaves_what_is_stored():
+def test_stored_entries_are_sent_while_the_node_is_unreachable():
     with Stand() as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
@@ -318,7 +318,7 @@ def test_a_node_that_is_down_leaves_what_is_stored():
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_another_chain_is_told_from_this_one(restarted):
+def test_nothing_is_sent_or_stored_while_the_node_has_the_wrong_chain(restarted):
     with Stand() as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
@@ -341,25 +341,25 @@ def test_another_chain_is_told_from_this_one(restarted):
             said = stand.nginx.error_log().splitlines()
             return [line for line in said if "[error]" in line and "another chain" in line]
 
-        # the owner's log is written down once a second
+        # the owner's log is written once a second
         stand.nginx.wait_for(lines, "a line in the log")
         assert len(lines()) == 1
         stand.nginx.expect(r"another chain|chain id")
-        # it is given to that chain on purpose
+        # the namespace is reset to the new chain on purpose
         assert client.fetch(stand.nginx.port, "/purge?namespace=main", method="POST").status == 200
         stand.follows()
         stand.is_right(bodies)
         assert all(hit(stand.ask(body)) for body in TIP)
 
 
-def test_a_depth_instead_of_a_tag():
+def test_finality_follows_the_configured_depth():
     with Stand(head="http://%s interval=100ms finality=depth:50") as stand:
         stand.change({"finality": False}, {"extend": 1})
         stand.wait_for_final(151)
         bodies = at(151) + at(152)
         stand.is_right(bodies)
         stand.is_right(bodies)
-        # deeper than that can't be: it goes all the same, from the disk too
+        # a deeper reorganisation than the rule allows: its entries are removed, on disk too
         stand.change({"reorg": {"depth": 60, "length": 62}})
         stand.is_right(bodies)
         with contextlib.suppress(AssertionError):
@@ -368,7 +368,7 @@ def test_a_depth_instead_of_a_tag():
 
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])
-def test_the_head_is_heard_of_at_once_where_it_is_told(scheme):
+def test_new_head_is_known_at_once_with_a_websocket_head_source(scheme):
     with Stand(head=f"{scheme}://%s/ interval=20s") as stand:
         if scheme == "http":
             return
@@ -378,7 +378,7 @@ def test_the_head_is_heard_of_at_once_where_it_is_told(scheme):
             stand.is_right(TIP)
 
 
-def test_the_beacon_api_is_followed_by_slots():
+def test_beacon_responses_expire_by_slot():
     with Stand(head="http://%s api=beacon interval=100ms") as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
@@ -404,7 +404,7 @@ def test_the_beacon_api_is_followed_by_slots():
         assert all(hit(stand.page(target)) for target in final)
 
 
-def test_a_trace_is_final_with_its_transactions_block():
+def test_trace_is_final_when_the_block_of_its_transaction_is():
     with Stand() as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)

@@ -1,6 +1,6 @@
-"""A chain that lives, random requests and what a model that is slow and
-obviously right allows: no answer that an honest node that is up to date would
-not have given a moment ago; none at all that contradicts a final block."""
+"""A chain that changes, random requests, and a slow and obvious model: each response is
+one that an honest, synced node would have given a moment ago, and none contradicts a
+final block."""
 
 import http.client
 import json
@@ -21,21 +21,21 @@ pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
 ]
 
-# What happens to a chain is known to its follower after an interval, and to the
-# workers a moment later; a busy machine, or a node that is down meanwhile, takes
-# its time. Nothing expires, so that what has not gone by then never goes. Seconds.
+# Time after which a change of the chain is known to workers. The follower knows it after
+# an interval, and workers a moment later; a busy machine, or a node that is down, takes
+# longer. No entry expires, so that one that is not removed by then stays. Seconds.
 MOMENT = 5
 
 
 class Model:
-    """For each question, what the honest node has said, and until when."""
+    """For each call, the results of the honest node, and when each was true."""
 
     def __init__(self, chain):
         self.chain = chain
         self.said = {}
 
     def now(self, questions):
-        """Asks the honest node."""
+        """Queries the honest node."""
         at = time.monotonic()
         for question, answer in zip(questions, self.chain.honest(*questions), strict=True):
             history = self.said.setdefault(question, [])
@@ -46,7 +46,7 @@ class Model:
 
     def judge(self, question, answer, asked):
         history = self.said[question]
-        # what is true until the next entry begins
+        # a result is true until the next entry begins
         for (_, said, _), following in zip(history, [*history[1:], None], strict=True):
             until = following[0] if following else float("inf")
             if said == answer and until >= asked - MOMENT:
@@ -64,9 +64,9 @@ class Run:
         self.asked = self.hits = 0
 
     def wonder(self):
-        """Questions about what the chain is about now."""
+        """Generates calls about the present state of the chain."""
         head = self.chain.head
-        # what changes is near the head
+        # most changes are near the head
         number = max(head + 2 - int(self.dice.expovariate(1 / 4)), 1)
         pool = at(number) + TIP
         if number <= head:
@@ -82,7 +82,7 @@ class Run:
         self.ask(list(dict.fromkeys(chosen)))
 
     def ask_all(self):
-        """When there is no excuse left."""
+        """Sends all calls when the owner must know the head."""
         self.stand.nginx.wait_for(lambda: self.chain.head == self.head_of_owner(), "the head to be known")
         until = time.monotonic() + MOMENT
         for question in dict.fromkeys(self.questions):
@@ -100,7 +100,7 @@ class Run:
             return None
 
     def ask(self, chosen):
-        # what is true now, and after
+        # the results that are true now, and after
         self.model.now(chosen)
         asked = time.monotonic()
         bodies = [question.replace(b'"id":1', b'"id":%d' % id, 1) for id, question in enumerate(chosen)]
@@ -116,7 +116,7 @@ class Run:
         self.hits += "; hit" in (response.header("Cache-Status") or "")
 
     def change(self, *commands):
-        # until then, this was true
+        # the results that were true until then
         self.model.now(self.questions or TIP)
         self.chain.do(*commands)
         self.model.now(self.questions or TIP)
@@ -133,7 +133,7 @@ class Run:
         self.change({"reorg": {"depth": depth, "length": depth + self.dice.choice([-1, 0, 0, 1, 1, 2]) or 1}})
 
     def rollback(self):
-        """As by debug_setHead: the head is a lower one of the same chain."""
+        """A lower head of the same chain, as after debug_setHead."""
         state = self.chain.state
         most = state["head"]["number"] - state["finalized"]["number"] - 1
         if most > 0:
@@ -188,7 +188,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6))
-def test_nothing_that_an_honest_node_would_not_have_said(seed):
+def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
     run = Run(seed)
     weights, steps = zip(*STEPS, strict=True)
     done = []

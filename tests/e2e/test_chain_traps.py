@@ -1,5 +1,5 @@
-"""What other caches fell into, each as a request that is answered as the node
-answers it, once and again, and stored or not."""
+"""Mistakes of other caches, each as a request whose response must equal the node's,
+twice, and be stored or not."""
 
 import threading
 
@@ -38,7 +38,7 @@ def balance(block):
     return call("eth_getBalance", f"[{ADDRESS},{block}]")
 
 
-# What is asked, and what it is stored as; None: it is not stored.
+# The call, and the class of its entry; None: the response is not stored.
 CASES = {
     # block references
     "number 0": (call("eth_getBlockByNumber", '["0x0",false]'), "immutable"),
@@ -71,7 +71,7 @@ CASES = {
     "a range without an end": (call("eth_getLogs", '[{"fromBlock":"0xc0"}]'), "tip"),
     "a range up to latest": (call("eth_getLogs", '[{"fromBlock":"0xc0","toBlock":"latest"}]'), "tip"),
     "a range without a beginning": (call("eth_getLogs", '[{"toBlock":"0x96"}]'), "tip"),
-    # null and empty: nothing is kept as long as the head is this one
+    # null and empty: stored no longer than the head stays the same
     "no such block": (call("eth_getBlockByHash", '["0x%064d",false]' % 7), "tip"),
     "no such transaction": (call("eth_getTransactionByHash", '["0x%064d"]' % 7), None),
     "no such receipt": (call("eth_getTransactionReceipt", '["0x%064d"]' % 7), "tip"),
@@ -85,7 +85,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_trap(stand, name):
+def test_response_is_correct_and_has_the_expected_class(stand, name):
     body, expected = CASES[name]
     for _ in range(3):
         stand.is_right([body])
@@ -93,7 +93,7 @@ def test_a_trap(stand, name):
     assert stand.class_of(body) == expected
 
 
-def test_empty_code_and_zero_balance_are_kept(stand):
+def test_empty_code_and_zero_balance_are_stored(stand):
     answers = {}
     for n in range(1, 60):
         body = call("eth_getCode", f'["0x{n:040x}","0x64"]')
@@ -104,7 +104,7 @@ def test_empty_code_and_zero_balance_are_kept(stand):
         assert hit(stand.ask(answers[empty])) and stand.class_of(answers[empty]) == "immutable"
 
 
-def test_hashes_say_what_they_are_of(stand):
+def test_responses_by_hash_are_immutable_unless_canonical_is_required(stand):
     final, young = hash_of(stand, 100), hash_of(stand, 190)
     for hash in (final, young):
         for body in (
@@ -115,7 +115,7 @@ def test_hashes_say_what_they_are_of(stand):
         ):
             stand.is_right([body])
             assert stand.class_of(body) == "immutable", body
-    # canonical it is as long as there is no other
+    # the block is canonical only as long as there is no other
     canonical = call("eth_getBlockReceipts", f'[{{"blockHash":"{young}","requireCanonical":true}}]')
     stand.is_right([canonical])
     assert stand.class_of(canonical) == "unfinalized"
@@ -124,7 +124,7 @@ def test_hashes_say_what_they_are_of(stand):
         assert stand.class_of(body) == "immutable", body
 
 
-def test_the_head_moves_between_look_up_and_store():
+def test_response_is_not_stored_when_the_head_moves_after_the_lookup():
     with Stand() as stand:
         method = "eth_getBalance"
         stand.hold(method)
@@ -134,7 +134,7 @@ def test_the_head_moves_between_look_up_and_store():
         asker = threading.Thread(target=lambda: answers.append(stand.result(body)))
         asker.start()
         stand.nginx.wait_for(lambda: stand.chain.count(method), "the node to be asked")
-        # a purge would have the late answer refused
+        # a purge would have the late response refused
         stand.change({"extend": 1}, wait_for_workers=False)
         stand.release(method)
         asker.join()
@@ -143,7 +143,7 @@ def test_the_head_moves_between_look_up_and_store():
         stand.is_right([body])
 
 
-def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
+def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
     with Stand(workers=1) as stand:
         method = "eth_getBalance"
         body = balance('"latest"')
@@ -162,7 +162,7 @@ def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
         for thread in early:
             thread.start()
         wait_for_followers(stand.nginx, 19)
-        # a purge would end their wait, and so the head that is stored says when the worker knows
+        # a purge would end their wait; the stored head shows when the worker knows the new one
         stand.change({"extend": 1}, wait_for_workers=False)
         stand.nginx.wait_for(lambda: stand.result(number) != old_number, "the worker to know")
         (after,) = stand.chain.honest(body)
@@ -177,12 +177,12 @@ def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
         assert stand.chain.count(method) - asked == 2
 
 
-def test_a_node_on_another_branch_is_told_by_its_hashes():
+def test_responses_of_another_branch_are_detected_by_their_hashes():
     followed = Chain()
     try:
         with Stand(head=f"http://{followed.address} interval=100ms") as stand:
-            # the same commands make the same blocks; those since its start are
-            # known to the follower
+            # the same commands make the same blocks; the follower knows those since
+            # its start
             for _ in range(3):
                 followed.do({"extend": 1})
                 stand.change({"extend": 1})
@@ -215,7 +215,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
             followed.do({"finalize": FINAL})
             stand.wait_for_final(FINAL)
             (everything,) = stand.chain.honest(logs(100, FINAL))
-            # addresses of which the node has some logs, misses some, and the last block has none
+            # addresses with logs on the node, with logs that it misses, and none in the last block
             whose = {log["address"]: set() for log in everything}
             for log in everything:
                 whose[log["address"]].add(int(log["blockNumber"], 16))
@@ -232,7 +232,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
                 ),
             ]
             if delay == "1h":
-                # the node that answers is not the one that is followed
+                # the node that responds is not the one that is followed
                 stand.chain.do({"lag": HEAD - has})
                 for body, whole in zip(both, stand.chain.honest(*both), strict=True):
                     cut = stand.result(body)
@@ -240,7 +240,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
                     assert stand.class_of(body) == "unfinalized"
                 stand.chain.do({"lag": 0})
             whole, sparse = both
-            # what was cut short is stored for a moment
+            # a truncated result is stored for a moment
             honest = stand.chain.honest(*both)
             stand.nginx.wait_for(lambda: [stand.result(body) for body in both] == honest, "all logs")
             # a log of its last block proves that the node has that block
@@ -263,7 +263,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
         followed.stop()
 
 
-def test_what_a_node_said_while_it_was_behind_goes_when_it_is_back():
+def test_responses_of_a_lagging_node_are_removed_when_it_catches_up():
     with Stand() as stand:
         stand.change({"extend": 5})
         bodies = [balance('"latest"'), call("eth_gasPrice"), call("eth_blockNumber")]

@@ -1,5 +1,5 @@
-"""Clients of the Beacon API that others wrote, in front of a node that has JSON
-only: what they get and send as SSZ is what the specifications say."""
+"""Third-party clients of the Beacon API in front of a node that has JSON only: the SSZ
+that they receive and send equals the specifications'."""
 
 import json
 import os
@@ -35,7 +35,7 @@ pytestmark = [
 
 HASH = "0x" + "11" * 32
 
-# Its route, the call and its arguments, and what it gives.
+# Route, method and arguments of a Lodestar call, and the type of its result.
 GETS = [
     ("/eth/v2/beacon/blocks/7", "beacon", "getBlockV2", {"blockId": 7}, "SignedBeaconBlock"),
     ("/eth/v2/debug/beacon/states/9", "debug", "getStateV2", {"stateId": 9}, "BeaconState"),
@@ -73,7 +73,7 @@ POSTS = [
 ]
 FORK = "electra"
 
-# What the others ask for: its route, its name for the Go client, and what it gives.
+# Routes for the other clients: route, method of the Go client, and type of the result.
 MORE_GETS = [
     ("/eth/v2/beacon/blocks/7", "block", "SignedBeaconBlock"),
     ("/eth/v2/debug/beacon/states/9", "state", "BeaconState"),
@@ -87,13 +87,13 @@ MORE_POSTS = [
     ("/eth/v2/beacon/pool/attestations", "SubmittedAttestations"),
     ("/eth/v2/validator/aggregate_and_proofs", "SignedAggregateAndProofs"),
 ]
-# The client knows no later one.
+# The newest fork that the client knows.
 GO_FORK = "deneb"
 
 
 @pytest.fixture(scope="module")
 def of_forks(cache_directory):
-    """By fork and type, as JSON and SSZ."""
+    """Values by fork and type, as JSON and SSZ."""
     names = {line[-1] for line in [*GETS, *POSTS, *MORE_GETS, *MORE_POSTS]}
     found = specified_values(cache_directory, "answers.py", "--safe", f"--forks={GO_FORK},{FORK}", "mainnet", *names)
     return {(value["fork"], value["type"]): value for value in found}
@@ -101,13 +101,13 @@ def of_forks(cache_directory):
 
 @pytest.fixture(scope="module")
 def specified(of_forks):
-    """By type, as JSON and SSZ."""
+    """Values by type, as JSON and SSZ."""
     return {type_: value for (fork, type_), value in of_forks.items() if fork == FORK}
 
 
 @pytest.fixture(scope="module")
 def url(start_nginx):
-    """Of what is in front of the node."""
+    """The URL of nginx in front of the node."""
     return f"http://127.0.0.1:{start_nginx(CONFIG).ports['port']}"
 
 
@@ -130,8 +130,8 @@ def lodestar(url, cache_directory):
     return ask
 
 
-def test_lodestar_gets_values(origin, specified, lodestar):
-    """From the node, and then from the cache."""
+def test_lodestar_decodes_values_of_the_node_and_of_the_cache(origin, specified, lodestar):
+    """Values are fetched from the node, and then from the cache."""
     jobs, expected = [], []
     for path, group, call, args, type_ in GETS:
         value = specified[type_]
@@ -146,7 +146,7 @@ def test_lodestar_gets_values(origin, specified, lodestar):
 
 
 @pytest.mark.parametrize("wire", ["ssz", "json"])
-def test_lodestar_publishes(origin, specified, lodestar, wire):
+def test_submissions_of_lodestar_reach_the_node_as_json(origin, specified, lodestar, wire):
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     jobs = []
@@ -159,16 +159,16 @@ def test_lodestar_publishes(origin, specified, lodestar, wire):
         (asked,) = origin.received(path)
         assert asked.header("Content-Type") == "application/json"
         assert asked.header("Eth-Consensus-Version") == FORK
-        # its own JSON has addresses as EIP-55 writes them
+        # Lodestar's JSON has addresses in the notation of EIP-55
         assert json.loads(asked.body.lower()) == specified[type_]["data"]
 
 
-def test_lodestar_is_told_what_went_wrong(origin, lodestar):
+def test_lodestar_gets_the_error_of_the_node(origin, lodestar):
     origin.answers(answer(b'{"code":404,"message":"block not found"}', status=404))
     job = {"group": "beacon", "call": "getBlockV2", "args": {"blockId": 8}, "wire": "ssz"}
     (got,) = lodestar([job])
     assert (got["status"], got["ok"]) == (404, False) and "block not found" in got["error"]
-    # a 200 that is no block
+    # a 200 without a block
     origin.answers(answer(b'{"version":"electra","data":{}}', headers=[("Eth-Consensus-Version", FORK)]))
     (got,) = lodestar([{**job, "type": "SignedBeaconBlock"}])
     assert "error" in got
@@ -190,8 +190,8 @@ def python(url, cache_directory):
     return lambda jobs: run([cache_directory / "ssz-venv" / "bin" / "python", PYTHON_SOURCE, url, FORK], jobs)
 
 
-def test_a_python_client_gets_values(origin, specified, python):
-    """From the node, and then from the cache."""
+def test_python_client_decodes_values_of_the_node_and_of_the_cache(origin, specified, python):
+    """Values are fetched from the node, and then from the cache."""
     jobs, expected = [], []
     for path, _, type_ in MORE_GETS:
         origin.answers(enveloped(specified[type_]), path)
@@ -199,15 +199,15 @@ def test_a_python_client_gets_values(origin, specified, python):
         expected.append({"status": 200, "version": FORK, "ssz": specified[type_]["ssz"]})
     for _ in range(2):
         for job, got, wanted in zip(jobs, python(jobs), expected, strict=True):
-            # what is mostly random does not become shorter
+            # a mostly random value does not become shorter
             coding = got.pop("coding")
             assert got == wanted, job
             assert coding in (None, "gzip")
 
 
 @pytest.mark.parametrize("takes_ssz", [False, True])
-def test_a_python_client_publishes(origin, specified, python, takes_ssz):
-    """The first try comes through, whatever the node takes."""
+def test_submissions_of_a_python_client_reach_the_node_as_json(origin, specified, python, takes_ssz):
+    """The first attempt succeeds, whichever format the node accepts."""
     refused = answer(b'{"code":415,"message":"no SSZ here"}', status=415)
     accepts = answer(b"", type=None)
 
@@ -227,7 +227,7 @@ def test_a_python_client_publishes(origin, specified, python, takes_ssz):
         assert json.loads(asked.body) == specified[type_]["data"]
 
 
-def test_a_python_client_is_told_what_went_wrong(origin, specified, python):
+def test_python_client_gets_the_error_of_the_node(origin, specified, python):
     path, type_ = MORE_POSTS[0]
     value = {"path": path, "type": type_, "ssz": specified[type_]["ssz"], "json": specified[type_]["data"]}
     missing = "/eth/v2/beacon/blocks/404"
@@ -260,13 +260,13 @@ def go(url, origin, cache_directory):
     return lambda jobs: run([cache_directory / "go-client", url], jobs)
 
 
-def test_a_go_client_gets_values(origin, of_forks, go):
-    """From the node, and then from the cache."""
+def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, of_forks, go):
+    """Values are fetched from the node, and then from the cache."""
     jobs, expected = [], []
     for path, call, type_ in MORE_GETS:
         if call is None:
             continue
-        # other values than other clients' of the same
+        # a path that other clients do not use
         path = path.rsplit("/", 1)[0] + "/11"
         value = of_forks[GO_FORK, type_]
         origin.answers(enveloped(value), path)
@@ -278,7 +278,7 @@ def test_a_go_client_gets_values(origin, of_forks, go):
             assert got == wanted, (job, got.get("error"))
 
 
-def test_a_go_client_publishes_and_is_told_what_went_wrong(origin, of_forks, go):
+def test_go_client_publishes_and_gets_the_error_of_the_node(origin, of_forks, go):
     value = of_forks[GO_FORK, "SignedBlockContents"]
     origin.answers(answer(b"", type=None), "/eth/v1/beacon/blocks")
     origin.requests.clear()

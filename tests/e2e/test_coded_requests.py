@@ -1,6 +1,6 @@
-"""Bodies that clients have compressed and that are more than a look-up: SSZ that is
-published, JSON for nodes that take nothing coded, calls whose results are to be SSZ.
-In every framing, made by the tools that clients have."""
+"""Compressed request bodies beyond lookups: SSZ submissions, JSON for nodes that accept
+no coding, and calls whose results are sent as SSZ; in every framing, made by the tools
+of clients."""
 
 import gzip
 import itertools
@@ -72,7 +72,7 @@ server {
 REGISTRATIONS = "/eth/v1/validator/register_validator"
 OCTETS = ("Content-Type", "application/octet-stream")
 JSON = ("Content-Type", "application/json")
-# nothing that compresses: more than a buffer of 1k has room for
+# incompressible: longer than a buffer of 1k
 SOME = random.Random(7).randbytes(180 * 100)
 _numbers = itertools.count(1)
 PLACES = ["", "/file", "/unbuffered", "/cached"]
@@ -117,7 +117,7 @@ def post(nginx, port, target, body, *headers, coding="gzip", framing="length"):
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("coder", CODERS)
-def test_what_is_published_is_decoded_and_made_json(nginx, origin, coder, place, framing):
+def test_compressed_submission_is_decoded_and_transcoded(nginx, origin, coder, place, framing):
     coding, code = CODERS[coder]
     for body in (SOME[:180], SOME):
         origin.requests.clear()
@@ -134,7 +134,7 @@ def test_what_is_published_is_decoded_and_made_json(nginx, origin, coder, place,
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("coder", CODERS)
-def test_a_node_that_takes_nothing_coded_gets_it_decoded(nginx, origin, coder, place, framing):
+def test_compressed_request_is_decoded_when_configured(nginx, origin, coder, place, framing):
     coding, code = CODERS[coder]
     blocks = "/eth/v2/beacon/blocks"
     for kind, body in ((OCTETS, SOME), (JSON, b'{"message":"0x%b"}' % SOME.hex().encode())):
@@ -152,10 +152,10 @@ def test_a_node_that_takes_nothing_coded_gets_it_decoded(nginx, origin, coder, p
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("coder", CODERS)
-def test_the_result_of_a_call_is_ssz(nginx, origin, coder, place, framing):
+def test_result_of_a_compressed_call_is_transcoded_to_ssz(nginx, origin, coder, place, framing):
     coding, code = CODERS[coder]
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x60016002"}'))
-    # a payload is long; and none that is stored
+    # a payload is long, and is not stored
     body = call("debug_getRawBlock", '["0x%x","%s"]' % (next(_numbers), SOME.hex()))
     coded = code(body)
     octets = ("Accept", "application/octet-stream")
@@ -193,7 +193,7 @@ AS_THEY_CAME_ZSTD = {
     ("coding", "what"),
     [*(("gzip", what) for what in AS_THEY_CAME), *(("zstd", what) for what in AS_THEY_CAME_ZSTD)],
 )
-def test_what_cannot_be_decoded_goes_on_as_it_came(nginx, origin, coding, what, port):
+def test_undecodable_request_is_forwarded_unchanged(nginx, origin, coding, what, port):
     body = {"gzip": AS_THEY_CAME, "zstd": AS_THEY_CAME_ZSTD}[coding][what]
     assert post(nginx, port, REGISTRATIONS, body, OCTETS, coding=coding).status == 200
     (asked,) = origin.received(REGISTRATIONS)
@@ -201,7 +201,7 @@ def test_what_cannot_be_decoded_goes_on_as_it_came(nginx, origin, coding, what, 
     assert asked.header("Content-Type") == "application/octet-stream"
 
 
-def test_several_members_are_one_body(nginx, origin):
+def test_request_of_several_gzip_members_is_decoded_as_one_body(nginx, origin):
     for coding, code in (("gzip", gzip.compress), ("zstd", zstd.compress)):
         origin.requests.clear()
         body = code(SOME[:200]) + code(b"") + code(SOME[200:])
@@ -210,7 +210,7 @@ def test_several_members_are_one_body(nginx, origin):
         assert len(json.loads(asked.body)) == 100
 
 
-def test_what_is_wrong_is_said_of_what_was_decoded(nginx, origin):
+def test_error_about_a_compressed_submission_describes_the_decoded_body(nginx, origin):
     response = post(nginx, "port", REGISTRATIONS, gzip.compress(SOME[:-1]), OCTETS)
     assert (response.status, json.loads(response.body)["code"]) == (400, 400)
     assert b"17999 bytes, not a multiple of 180" in response.body
@@ -219,9 +219,9 @@ def test_what_is_wrong_is_said_of_what_was_decoded(nginx, origin):
 
 @pytest.mark.parametrize("headers", [[OCTETS], [JSON]], ids=["ssz", "json"])
 @pytest.mark.parametrize(("coding", "code"), [("gzip", gzip.compress), ("zstd", zstd.compress)], ids=["gzip", "zstd"])
-def test_bombs_go_on_as_they_came(nginx, origin, headers, coding, code):
-    """A few KB that are 40 MB, where a worker may hold 1 MB; what is sound goes
-    on being decoded after as many as would have taken all the memory."""
+def test_decompression_bomb_is_forwarded_unchanged(nginx, origin, headers, coding, code):
+    """A few KB decode to 40 MB, where a worker may use 1 MB; valid bodies are still
+    decoded after enough bombs to have taken all the memory."""
     bomb = code(bytes(40 << 20))
     for _ in range(5):
         assert post(nginx, "port_small", REGISTRATIONS, bomb, *headers, coding=coding).status == 200
@@ -233,14 +233,14 @@ def test_bombs_go_on_as_they_came(nginx, origin, headers, coding, code):
     assert [len(json.loads(one.body)) for one in origin.received(REGISTRATIONS)] == [100] * 100
 
 
-def test_left_alone_where_that_is_off(nginx, origin):
+def test_compressed_request_is_forwarded_unchanged_when_decoding_is_off(nginx, origin):
     assert post(nginx, "port_off", REGISTRATIONS, SOUND, OCTETS).status == 200
     (asked,) = origin.received(REGISTRATIONS)
     assert (asked.body, asked.header("Content-Encoding")) == (SOUND, "gzip")
 
 
-def test_a_node_that_refuses_what_is_coded_gets_it_decoded(nginx, origin):
-    """It says that it is the coding: SSZ it takes."""
+def test_requests_are_decoded_after_the_node_rejected_a_coding(nginx, origin):
+    """The node names the coding as the reason of its 415: it accepts SSZ."""
 
     def refuses(request):
         coded = request.all("Content-Encoding")
@@ -254,13 +254,13 @@ def test_a_node_that_refuses_what_is_coded_gets_it_decoded(nginx, origin):
     origin.requests.clear()
     for kind, body in ((OCTETS, SOME), (JSON, b"[]")):
         assert post(nginx, "port_auto", REGISTRATIONS, gzip.compress(body), kind).status == 200
-        # none is sent twice
+        # no request is sent twice
         (asked,) = origin.requests
         assert (asked.body, asked.header("Content-Type")) == (body, kind[1])
         origin.requests.clear()
 
 
-def test_a_node_that_may_refuse_either_gets_neither(nginx, origin):
+def test_requests_are_decoded_and_transcoded_after_an_ambiguous_415(nginx, origin):
     def refuses(request):
         refused = request.all("Content-Encoding") or request.header("Content-Type") != "application/json"
         return answer(b"no", status=415, type="text/plain") if refused else answer(b"", type=None)
@@ -268,14 +268,14 @@ def test_a_node_that_may_refuse_either_gets_neither(nginx, origin):
     origin.answers(refuses)
     workers = 5
     statuses = [post(nginx, "port_auto", "/either" + REGISTRATIONS, SOUND, OCTETS).status for _ in range(60)]
-    # one 415 tells each worker of both
+    # one 415 informs each worker about both
     assert 1 <= statuses.count(415) <= workers and set(statuses) == {200, 415}
     assert len(json.loads(origin.last().body)) == 100
 
 
 @pytest.mark.parametrize("reloads", [False, True], ids=["gone", "gone, and a reload"])
-def test_clients_that_go_away_while_a_thread_decodes(nginx, origin, reloads):
-    """What reaches the node is whole, and once."""
+def test_request_reaches_the_node_whole_and_once_when_its_client_aborts(nginx, origin, reloads):
+    """Each request that reaches the node is complete, and sent once."""
     headers = [OCTETS, ("Content-Encoding", "gzip")]
     many = gzip.compress(b"a" * 180 * 20_000)
     whole = request_bytes(REGISTRATIONS, method="POST", headers=headers, body=many)

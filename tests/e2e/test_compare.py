@@ -1,5 +1,5 @@
-"""The comparison of loadtest/compare: that it runs, tells who answers wrongly, and writes a page
-that needs nothing else."""
+"""The comparison of loadtest/compare: it runs, reports servers with wrong responses, and
+writes a page that loads nothing else."""
 
 import contextlib
 import http.server
@@ -36,7 +36,7 @@ def run(*arguments, seconds=600, **environment):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A tiny run over the replay node's sample, whatever was recorded."""
+    """A short run over the replay node's sample, not over recorded calls."""
     out = tmp_path_factory.mktemp("compare")
     done = run("--tiny", "--only", *SECTIONS, "--rows", *ROWS, "--corpus", out / "none", "--out", out)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,7 +48,7 @@ def read(results):
 
 
 @WHOLE_RUN
-def test_every_section_has_a_sample_of_every_server(results):
+def test_sections_have_a_sample_of_every_server(results):
     told = read(results)
     assert set(told["sections"]) == {"mix", "batch", "cold-30", "cold-246", "stampede", "witness", "head"}
     assert told["rates"] == []
@@ -60,7 +60,7 @@ def test_every_section_has_a_sample_of_every_server(results):
 
 
 @WHOLE_RUN
-def test_answers_are_looked_at(results):
+def test_responses_of_all_servers_are_verified(results):
     sections = read(results)["sections"]
     for name, section in sections.items():
         if section["verified"]:
@@ -75,7 +75,7 @@ def test_answers_are_looked_at(results):
 
 
 @WHOLE_RUN
-def test_what_was_a_hit_the_node_was_not_asked(results):
+def test_share_of_upstream_requests_matches_the_cache(results):
     sections = read(results)["sections"]
     mix = {one["row"]: one["asked"] for one in sections["mix"]["samples"]}
     cold = {one["row"]: one["asked"] for one in sections["cold-30"]["samples"]}
@@ -84,7 +84,7 @@ def test_what_was_a_hit_the_node_was_not_asked(results):
 
 
 @WHOLE_RUN
-def test_the_page_needs_nothing_else_and_fits_a_telephone(results):
+def test_page_loads_nothing_else_and_fits_a_narrow_screen(results):
     path = results[0] / "compare.html"
     text = path.read_text()
     assert not re.search(r"""(src|href)=["'](?!#)""", text) and "@import" not in text
@@ -100,7 +100,7 @@ def test_the_page_needs_nothing_else_and_fits_a_telephone(results):
 
 
 @WHOLE_RUN
-def test_the_tables_have_every_server(results):
+def test_tables_have_a_row_for_every_server(results):
     text = (results[0] / "compare.md").read_text()
     for name in ("sszip in nginx", "nginx gzip 1", "nginx proxy_cache, ids replaced, + gzip 1"):
         assert text.count(f"| {name}") + text.count(f"**{name}**") >= len(SECTIONS)
@@ -108,7 +108,7 @@ def test_the_tables_have_every_server(results):
 
 
 class Liar(http.server.BaseHTTPRequestHandler):
-    """A node, and a cache before it that gives everybody the first one's answer."""
+    """A node, or a cache that sends the first caller's response to all callers."""
 
     protocol_version = "HTTP/1.1"
     lies, kept, prefix = False, {}, ""
@@ -164,7 +164,7 @@ def serving():
         server.server_close()
 
 
-def test_servers_that_somebody_else_runs(serving, tmp_path):
+def test_wrong_responses_of_an_external_server_are_reported(serving, tmp_path):
     honest = serving(Liar)
     liar = serving(type("Lies", (Liar,), {"lies": True, "kept": {}}))
     done = run("--tiny", "--targets", f"honest={honest},liar={liar}", "--node", honest,
@@ -173,13 +173,13 @@ def test_servers_that_somebody_else_runs(serving, tmp_path):
     assert done.stderr == "not all answers were right: liar\n"
     section = json.loads((tmp_path / "compare.json").read_text())["sections"]["block-30"]
     assert section["verified"]["honest"]["wrong"] == 0
-    # the first who asks has the right answer
+    # the first caller gets the right response
     assert section["verified"]["liar"]["kinds"] == {"another caller's id": 2}
     assert "another caller's id" in done.stdout
     assert all(one["rps"] > 0 and "cpu_us" not in one for one in section["samples"])
 
 
-def test_one_by_tls_at_a_path(serving, tmp_path):
+def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
     key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
     files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", chain]
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
@@ -205,25 +205,25 @@ def test_one_by_tls_at_a_path(serving, tmp_path):
     (["--only", "everything"], "invalid choice: 'everything'"),
     (["--node", "http://127.0.0.1:1"], "--node is for --targets"),
 ])
-def test_what_is_wrong_is_said(arguments, said):
+def test_invalid_arguments_are_reported(arguments, said):
     done = run(*arguments)
     assert done.returncode != 0 and said in done.stderr
 
 
-def test_the_model_of_hits():
+def test_hit_model_returns_plausible_shares():
     sys.path.insert(0, str(COMPARE))
     try:
         import model
     finally:
         sys.path.remove(str(COMPARE))
     costs = {"hot": 1, "memory": 10, "store": 20, "node": 100}
-    # nothing was asked for: all are misses; few keys, much asked: all are in memory
+    # no requests: all are misses; few keys and many requests: all are in memory
     assert model.shares(1_000, 1, 500, 500, 0)["node"] == pytest.approx(1)
     assert model.shares(1_000, 1, 2_000, 2_000, 1e7)["hot"] == pytest.approx(1, abs=1e-3)
     shares = model.shares(1_000_000, 1, 1_000, 10_000, 1e6)
     assert sum(shares.values()) == pytest.approx(1)
     assert 0.3 < shares["hot"] < 0.45 < shares["hot"] + shares["memory"] < 0.65
     assert model.cost(shares, costs) == pytest.approx(sum(shares[p] * costs[p] for p in costs))
-    # all keys alike: a memory has its share of them
+    # with equal popularity a memory has its share of the keys
     even = model.shares(10_000, 1e-9, 2_500, 2_500, 1e7)
     assert even["hot"] == pytest.approx(0.25, abs=0.02)

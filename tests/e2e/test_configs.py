@@ -1,5 +1,5 @@
-"""The configurations that operators copy (configs/nginx), served by nginx: there are hits,
-and what each of them is for is there."""
+"""The configurations that operators copy (configs/nginx), served by nginx: there are
+hits, and each configuration fulfils its purpose."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ def is_hit(response):
 
 
 def purged(nginx, port, target):
-    """On a busy machine the process that has the store takes its time to start."""
+    """Purges; the process with the store may take time to start on a busy machine."""
     nginx.wait_for(lambda: client.fetch(port, target, method="POST").status == 200, "a purge")
 
 
@@ -57,7 +57,7 @@ def signed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sockets():
-    """A node's WebSocket, by its port."""
+    """The port of a node's WebSocket."""
     server = websockets.sync.server.serve(echo, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -68,7 +68,7 @@ def sockets():
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory):
-    """The service that auth.conf asks."""
+    """The service to which auth.conf sends its subrequests."""
     origin = Origin(tmp_path_factory.mktemp("judge"))
     origin.answers(lambda request: answer(status=200 if request.header("Authorization") == "Bearer good" else 401, type=None))
     yield origin
@@ -78,7 +78,7 @@ def judge(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def serving(signed, session_origin, sockets, judge):
-    """One nginx with all sites that have the scripted node behind them."""
+    """One nginx with all sites in front of the scripted node."""
     node = session_origin.port
     nodes = {8545: node, 8546: sockets, 5052: node, 8551: node, 9000: judge.port}
     changes = {"set_real_ip_from 192.0.2.0/24;": "set_real_ip_from 127.0.0.9;"}
@@ -89,7 +89,7 @@ def serving(signed, session_origin, sockets, judge):
 
 @pytest.fixture(autouse=True)
 def own_namespace(serving):
-    """What the test before has stored is no hit of this one's."""
+    """Purges entries that the test before has stored."""
     purged(serving.nginx, serving.local, "/sszip/purge?everything")
     yield
     serving.nginx.check()
@@ -111,7 +111,7 @@ def replay():
 
 @pytest.fixture
 def beacon(origin, replay):
-    """The replay node, with what it is asked in sight."""
+    """The replay node behind an origin that records its requests."""
 
     def pass_on(request):
         fields = [(name, value) for name in ("Accept", "Content-Type") if (value := request.header(name))]
@@ -123,10 +123,10 @@ def beacon(origin, replay):
     return origin
 
 
-# all of them
+# all sites
 
 
-def test_all_sites_go_together(signed):
+def test_all_sites_are_valid_in_one_configuration(signed):
     ports = {port: free_port() for port in (8545, 8546, 8551, 8645, 5052, 9000)}
     both = Copied(signed, *SITES, nodes=ports, files=FILES)
     status, said = both.nginx.test()
@@ -135,8 +135,8 @@ def test_all_sites_go_together(signed):
     assert "[warn]" not in said, said
 
 
-def test_the_whole_one(session_origin, origin, node, sockets):
-    """sszip.conf, which brings its own http block."""
+def test_sszip_conf_serves_hits_purges_and_logs(session_origin, origin, node, sockets):
+    """sszip.conf has an http block of its own."""
     text = (CONFIGS / "nginx/sszip.conf").read_text()
     nginx = Nginx("server { listen 127.0.0.1:@port@; }", origin=session_origin)
     frame = (nginx.prefix / "nginx.conf").read_text()
@@ -170,7 +170,7 @@ def test_the_whole_one(session_origin, origin, node, sockets):
 # rpc
 
 
-def test_http2_and_a_hit_under_any_id(serving, node):
+def test_rpc_site_serves_hits_under_any_id_over_http2(serving, node):
     said = []
     for id in ("1", '"two"'):
         command = ["curl", "-sk", "--http2", "--compressed", "-D", "-", "-d", call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32), id)]
@@ -183,8 +183,8 @@ def test_http2_and_a_hit_under_any_id(serving, node):
     assert said == [False, True] and node.count() == 1
 
 
-def test_pages_of_all_origins_share(serving, origin):
-    """The node's own field is there no second time."""
+def test_rpc_site_shares_entries_between_web_origins(serving, origin):
+    """The node's own CORS header is not repeated."""
     origin.answers(Node({"eth_getBlockByHash": RESULT}, headers=[("Access-Control-Allow-Origin", "*")]))
     got = [serving.ask("rpc", body=BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "abc"]
     assert [is_hit(one) for one in got] == [False, True, True]
@@ -198,7 +198,7 @@ def test_pages_of_all_origins_share(serving, origin):
     assert len(origin.received()) == before
 
 
-def test_what_may_be_called(serving, node):
+def test_rpc_site_denies_methods_and_long_batches(serving, node):
     for method in ("debug_traceBlock", "admin_nodeInfo", "eth_sendTransaction", "eth_signTypedData", "engine_getPayloadV3"):
         got = serving.ask("rpc", body=call(method))
         assert (got.status, json.loads(got.decoded)["error"]["code"]) == (200, -32601), method
@@ -212,7 +212,7 @@ def test_what_may_be_called(serving, node):
 
 
 def until_refused(serving, name, target="/", source="127.0.0.1", headers=()):
-    """What calls get that come one after another, to the first that is too many."""
+    """Responses to consecutive calls, up to the first that exceeds the rate."""
     got = []
     with serving.connect(name, source) as connection:
         while len(got) < 3000 and not (got and got[-1].status == 429):
@@ -221,16 +221,16 @@ def until_refused(serving, name, target="/", source="127.0.0.1", headers=()):
     return got
 
 
-def test_a_rate_for_each_client(serving, node):
+def test_rpc_site_limits_the_rate_of_each_client(serving, node):
     *_, hit, refused = until_refused(serving, "rpc", source="127.0.0.2")
     assert is_hit(hit) and not is_hit(refused)
-    # or no page could tell what it was
+    # without it a web page could not read the error
     assert refused.all("Access-Control-Allow-Origin") == ["*"]
     assert serving.ask("rpc", body=CHAIN_ID, source="127.0.0.3").status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/ws"])
-def test_websocket_beside_it(serving, sockets, path):
+def test_rpc_site_forwards_websockets(serving, sockets, path):
     with serving.connect("rpc") as connection, websockets.sync.client.connect(f"ws://rpc.example.org{path}", sock=connection.socket, proxy=None) as ws:
         for message in (BLOCK.decode(), "x" * 100_000):
             ws.send(message)
@@ -240,7 +240,7 @@ def test_websocket_beside_it(serving, sockets, path):
 # auth
 
 
-def test_keys_share_and_nobody_else_gets_a_hit(serving, node, origin):
+def test_keys_site_shares_entries_between_valid_keys_only(serving, node, origin):
     assert serving.ask("keys", "/v3/unknown", body=BLOCK).status == 403
     got = [serving.ask("keys", f"/v3/{key}", body=BLOCK) for key in ("0123abcd", "4567ef", "0123abcd")]
     assert [(one.status, is_hit(one)) for one in got] == [(200, False), (200, True), (200, True)]
@@ -252,12 +252,12 @@ def test_keys_share_and_nobody_else_gets_a_hit(serving, node, origin):
     assert b"0123abcd" not in b"\n".join(serving.lines()) and b"POST /" in serving.lines()[-1]
 
 
-def test_a_rate_for_each_key(serving, node):
+def test_keys_site_limits_the_rate_of_each_key(serving, node):
     until_refused(serving, "keys", "/v3/0123abcd")
     assert serving.ask("keys", "/v3/4567ef", body=CHAIN_ID).status == 200
 
 
-def test_whoever_has_the_password_shares(serving, node, origin):
+def test_password_site_shares_entries_between_authenticated_clients(serving, node, origin):
     serving.nginx.expect("no user|password mismatch|was not found")
     fields = [("Authorization", "Basic " + base64.b64encode(b"me:secret").decode()), ("Cookie", "a=b")]
     wrong = [("Authorization", "Basic " + base64.b64encode(b"me:guess").decode())]
@@ -270,7 +270,7 @@ def test_whoever_has_the_password_shares(serving, node, origin):
     assert request.header("Authorization") is None and request.header("Cookie") is None
 
 
-def test_a_service_is_asked(serving, node, origin, judge):
+def test_asked_site_requires_the_auth_service_for_hits(serving, node, origin, judge):
     judge.requests.clear()
     good = [("Authorization", "Bearer good"), ("Cookie", "a=b")]
     got = [serving.ask("asked", "/x", body=BLOCK, headers=good) for _ in range(2)]
@@ -288,26 +288,26 @@ def test_a_service_is_asked(serving, node, origin, judge):
 # beacon
 
 
-def test_json_and_ssz_of_one_page(serving, beacon):
+def test_beacon_site_serves_json_and_ssz_from_the_cache(serving, beacon):
     for accept, kind in ((JSON, "application/json"), (OCTETS, "application/octet-stream")) * 2:
         got = serving.ask("beacon", PAGE, headers=[accept, GZIP, ("Origin", "https://a.test")])
         assert (got.status, got.header("Content-Type"), got.coding) == (200, kind, "gzip")
         assert "Accept" in got.header("Vary").split(", ") and got.header("Eth-Consensus-Version")
         assert got.all("Access-Control-Allow-Origin") == ["*"]
     assert is_hit(got)
-    # the chain's preset is asked for, too
+    # the chain's preset is probed, too
     assert len(beacon.received(PAGE)) <= 2
     assert serving.ask("beacon", "/elsewhere").status == 404
 
 
-def test_states_are_for_this_machine(serving, beacon):
+def test_beacon_site_denies_states_to_remote_clients(serving, beacon):
     serving.nginx.expect("access forbidden by rule")
     assert serving.ask("beacon", "/eth/v2/debug/beacon/states/head", source="127.0.0.2").status == 403
     assert serving.ask("beacon", "/eth/v2/debug/beacon/states/none").status == 404
     assert [request.path for request in beacon.received() if "debug" in request.path] == ["/eth/v2/debug/beacon/states/none"]
 
 
-def test_events_come_at_once(serving, origin):
+def test_beacon_site_streams_events_without_delay(serving, origin):
     def chunk(connection):
         return connection.take(int(connection._line(), 16) + 2)
 
@@ -328,7 +328,7 @@ def test_events_come_at_once(serving, origin):
 # engine
 
 
-def test_a_payload_for_its_witness_at_a_socket(serving, origin, cache_directory):
+def test_engine_site_serves_witnesses_at_a_socket(serving, origin, cache_directory):
     origin.answers(answer(SYNCING_RESULT))
     value = next(it for it in calls(cache_directory) if it["fork"] == "prague")
     token = ("Authorization", "Bearer a.b.c")
@@ -340,7 +340,7 @@ def test_a_payload_for_its_witness_at_a_socket(serving, origin, cache_directory)
         assert (got.status, got.getheader("Content-Type")) == (200, "application/octet-stream"), got.read()
         assert got.getheader("Sszip-Type") == "PayloadStatusWithWitness;v=1"
         connection.close()
-    # each goes to the node, with its token
+    # each request reaches the node, with its token
     asked = origin.received()
     assert [request.header("Authorization") for request in asked] == ["Bearer a.b.c"] * 2
     assert all(json.loads(request.body)["method"] == "engine_newPayloadWithWitnessV4" for request in asked)
@@ -360,7 +360,7 @@ def chains(signed):
         node.stop()
 
 
-def test_chains_dont_mix(chains):
+def test_chains_site_keeps_chains_apart(chains):
     serving, mainnet, gnosis = chains
     ids = {"/mainnet": "0x1", "/gnosis": "0x64"}
 
@@ -369,14 +369,14 @@ def test_chains_dont_mix(chains):
         assert {path: json.loads(one.decoded)["result"] for path, one in got.items()} == ids
         return all(is_hit(one) for one in got.values())
 
-    # its owner knows the chains a moment after the start
+    # the owner knows the chains a moment after the start
     serving.nginx.wait_for(all_hits, "hits")
     assert serving.ask("chains", "/other", body=CHAIN_ID).status == 404
 
 
 @pytest.mark.parametrize("path, other", [("/mainnet", "/gnosis"), ("/gnosis", "/mainnet")])
-def test_each_chain_is_followed(chains, path, other):
-    """What is said of the head holds for a slot, but no longer than the head does."""
+def test_chains_site_follows_the_head_of_each_chain(chains, path, other):
+    """A response about the head is a hit for a slot, but no longer than the head stays."""
     serving, mainnet, gnosis = chains
     chain = mainnet if path == "/mainnet" else gnosis
 
@@ -393,7 +393,7 @@ def test_each_chain_is_followed(chains, path, other):
     elsewhere = number(other)[0]
 
     def goes_with_its_head():
-        """Whether the old head is not sent until its time is over, which is some seconds."""
+        """Whether the old head is removed before its TTL of some seconds has passed."""
         before, remaining = chain.head, []
         serving.nginx.wait_for(lambda: number(path) == (before, True), "the head to be stored")
         chain.do({"extend": 1})
@@ -406,7 +406,7 @@ def test_each_chain_is_followed(chains, path, other):
         serving.nginx.wait_for(is_new, "the new head")
         return "0" not in remaining
 
-    # a follower that is kept from running for seconds is late, and so it is tried again
+    # a follower that is not scheduled for seconds is late, and so this is repeated
     assert any(goes_with_its_head() for _ in range(4))
     assert number(other)[0] == elsewhere
 
@@ -417,7 +417,7 @@ CDN = "127.0.0.9"
 VIA = ("Via", "1.1 edge")
 
 
-def test_what_a_cdn_is_told(serving, beacon):
+def test_cdn_site_sends_cache_control_and_vary(serving, beacon):
     for _ in range(2):
         got = serving.ask("cdn", PAGE, headers=[VIA, GZIP, JSON], source=CDN)
         assert got.coding == "gzip" and {"Accept", "Accept-Encoding"} <= set(got.header("Vary").split(", "))
@@ -431,12 +431,12 @@ def test_what_a_cdn_is_told(serving, beacon):
     assert missing.status == 404 and missing.all("Cache-Control") == []
 
 
-def test_calls_behind_a_cdn(serving, node):
+def test_cdn_site_serves_calls_from_the_cache(serving, node):
     got = [serving.ask("cdn", body=BLOCK, headers=[VIA, GZIP], source=CDN) for _ in range(2)]
     assert [(is_hit(one), one.coding) for one in got] == [(False, "gzip"), (True, "gzip")]
 
 
-def test_only_the_cdn_says_who_the_client_is(serving, node):
+def test_cdn_site_trusts_x_forwarded_for_of_the_cdn_only(serving, node):
     def logged(source):
         before = len(serving.lines())
         serving.ask("cdn", body=CHAIN_ID, headers=[("X-Forwarded-For", "203.0.113.7")], source=source)
@@ -445,14 +445,14 @@ def test_only_the_cdn_says_who_the_client_is(serving, node):
 
     assert logged(CDN) == "203.0.113.7"
     assert logged("127.0.0.2") == "127.0.0.2"
-    # and so each client has a rate, in place of all of them together
+    # so each client has a rate of its own, instead of one for all of them
     one, two = ([("X-Forwarded-For", address)] for address in ("203.0.113.1", "203.0.113.2"))
     until_refused(serving, "cdn", source=CDN, headers=one)
     assert serving.ask("cdn", body=CHAIN_ID, headers=two, source=CDN).status == 200
 
 
-def test_a_cache_before_it_keeps_both_formats(serving, beacon, start_nginx):
-    """nginx as a CDN: it goes by Cache-Control and Vary."""
+def test_cdn_site_lets_a_cache_in_front_store_both_formats(serving, beacon, start_nginx):
+    """nginx as a CDN obeys Cache-Control and Vary."""
     edge = start_nginx(f"""
         proxy_cache_path @prefix@/edge keys_zone=edge:1m;
         server {{
@@ -480,10 +480,10 @@ def test_a_cache_before_it_keeps_both_formats(serving, beacon, start_nginx):
     assert hits > 1
 
 
-# the log, and what is for this machine
+# the log, and local pages
 
 
-def test_each_line_is_json(serving, node):
+def test_access_log_has_one_json_object_a_line(serving, node):
     before = len(serving.lines())
     requests = [
         ("rpc", "/", BLOCK, []),
@@ -494,7 +494,7 @@ def test_each_line_is_json(serving, node):
     ]
     for number, (name, target, body, headers) in enumerate(requests, start=before + 1):
         serving.ask(name, target, body=body, headers=headers)
-        # written after the answer has gone out, by one worker or another
+        # written after the response was sent, by any worker
         serving.nginx.wait_for(lambda number=number: len(serving.lines()) >= number, "the log")
     lines = [json.loads(line.decode(errors="replace")) for line in serving.lines()[before:]]
     assert [(one["status"], one["cache"]) for one in lines] == [("200", "MISS"), ("200", "HIT"), ("200", "HIT"), ("200", "BYPASS"), ("401", "BYPASS")]
@@ -504,7 +504,7 @@ def test_each_line_is_json(serving, node):
     assert all(isinstance(one["bytes"], int) and isinstance(one["seconds"], (int, float)) for one in lines)
 
 
-def test_what_is_for_this_machine(serving, node):
+def test_status_and_purge_are_served_locally(serving, node):
     assert [is_hit(serving.ask("rpc", body=BLOCK)) for _ in range(2)] == [False, True]
     said = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
     assert said["hits"] > 0
@@ -512,7 +512,7 @@ def test_what_is_for_this_machine(serving, node):
     assert not is_hit(serving.ask("rpc", body=BLOCK))
 
 
-def test_the_table_has_each_file():
+def test_readme_lists_each_file():
     table = (CONFIGS / "README.md").read_text()
     files = [path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*") if path.is_file() and path.suffix != ".md"]
     assert [name for name in files if f"({name})" not in table] == []

@@ -1,5 +1,5 @@
-"""The configuration for Lua that operators copy (configs/openresty), served by nginx: what
-each plan of it is for is there."""
+"""The configuration for Lua that operators copy (configs/openresty), served by nginx:
+each of its plans fulfils its purpose."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ MODULES = "".join(f"load_module {FOLDER / name}.so;\n" for name in NAMES)
 def serving(tmp_path_factory, session_origin):
     changes = {
         "/etc/nginx/lua/": f"{LIBRARY}/",
-        # Lua opens it, from wherever nginx was started
+        # Lua opens the file relative to the directory in which nginx was started
         "/etc/nginx/sszip-": "@prefix@/sszip-",
     }
     signed = certificate(tmp_path_factory.mktemp("certificate"))
@@ -60,14 +60,14 @@ def error(response):
     return json.loads(response.decoded)["error"]["code"]
 
 
-def test_nobody_without_a_key(serving, node):
+def test_request_without_a_valid_key_is_rejected(serving, node):
     for key in (None, "", "nobody", "0123abcd free"):
         response = ask(serving, key, BLOCK)
         assert (response.status, error(response)) == (401, -32600), key
     assert node.count() == 0
 
 
-def test_who_has_a_key_is_answered_from_the_cache(serving, node, origin):
+def test_valid_keys_share_entries(serving, node, origin):
     before = node.count()
     for key in ("free2", "456789ef", "free2"):
         response = ask(serving, key, BLOCK)
@@ -76,12 +76,12 @@ def test_who_has_a_key_is_answered_from_the_cache(serving, node, origin):
     assert not any(request.header("X-Api-Key") for request in origin.requests)
 
 
-def test_methods_are_of_a_plan(serving, node):
+def test_methods_outside_the_plan_are_denied(serving, node):
     trace = call("debug_traceTransaction", '["0x00"]', id='"a"')
     denied = ask(serving, "free2", trace)
     assert (denied.status, json.loads(denied.decoded)["id"], error(denied)) == (200, "a", -32601)
     assert json.loads(ask(serving, "index", trace).decoded)["result"] == []
-    # in a batch, and however it is coded
+    # in a batch, and with any coding
     notification = b'{"jsonrpc":"2.0","method":"net_version"}'
     batch = b"[" + BLOCK + b"," + notification + b"," + trace + b"]"
     for body, headers in ((batch, ()), (gzip.compress(batch), [("Content-Encoding", "gzip")])):
@@ -102,26 +102,26 @@ def test_methods_are_of_a_plan(serving, node):
     ],
     ids=["twice", "empty", "coded", "long"],
 )
-def test_what_can_not_be_read_is_refused(serving, node, body, headers, status):
+def test_unreadable_request_is_rejected(serving, node, body, headers, status):
     response = ask(serving, "index", body, headers)
     assert (response.status, error(response)) == (status, -32600)
 
 
-def test_a_batch_counts_call_by_call(serving, node):
+def test_rate_limit_counts_the_calls_of_a_batch(serving, node):
     batch = b"[" + b",".join(call("net_version", id=str(n)) for n in range(100)) + b"]"
     statuses = [ask(serving, "0123abcd", batch).status for _ in range(8)]
-    # 300 in a minute, or twice that if one began meanwhile
+    # 300 a minute, or twice the number if a minute began meanwhile
     assert statuses.count(200) in (3, 4, 5, 6) and statuses[-1] == 429
     refused = ask(serving, "0123abcd", batch)
     answers = json.loads(refused.decoded)
     assert len(answers) == 100 and answers[7]["id"] == 7 and answers[7]["error"]["code"] == -32005
     assert 0 < int(refused.header("Retry-After")) <= 60
-    # another key is another one
+    # another key has a limit of its own
     assert ask(serving, "free2", BLOCK).status == 200
     assert ask(serving, "456789ef", batch).status == 200
 
 
-def test_who_gets_a_new_answer(serving, node):
+def test_plan_decides_about_lookup_and_storage(serving, node):
     number = call("eth_blockNumber")
     before = node.count("eth_blockNumber")
     for _ in range(3):
@@ -137,7 +137,7 @@ def test_who_gets_a_new_answer(serving, node):
     assert node.count("eth_getBlockByHash") - before == 4
 
 
-def test_a_wrong_plan_is_not_put_in_force(serving, node):
+def test_invalid_plan_is_not_applied(serving, node):
     nginx = serving.nginx
     plans = nginx.prefix / "sszip-plans"
     plans.write_bytes(KEYS + b"789 nothing\n")

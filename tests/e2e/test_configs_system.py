@@ -1,5 +1,5 @@
-"""What operators copy beside nginx's configurations: units, folders, and logs that are
-rotated. Each is read by the program that it is for."""
+"""Files that operators copy in addition to nginx's configurations: units, folders and
+log rotation, each read by its program."""
 
 import os
 import pathlib
@@ -33,21 +33,21 @@ def verify(unit):
     return run("systemd-analyze", "--man=no", "verify", unit)
 
 
-def test_the_daemons_unit(tmp_path):
+def test_unit_of_the_daemon_is_valid_and_hardened(tmp_path):
     unit = tmp_path / "sszip-cached.service"
     text = UNIT.replace("/usr/local/sbin/sszip-cached", str(pathlib.Path(SSZIP_CACHED).absolute()))
     unit.write_text(text)
     assert verify(unit) == (0, "")
-    # it would say so
+    # systemd reports an unknown directive
     unit.write_text(text.replace("ProtectHome=yes", "ProtectHomes=yes"))
     assert "ProtectHomes" in verify(unit)[1]
     unit.write_text(text)
-    # of 100; nginx's own unit has 96
+    # exposure of at most 20 of 100; nginx's own unit has 96
     status, said = run("systemd-analyze", "--no-pager", "--offline=true", "--threshold=20", "security", unit)
     assert status == 0, said
 
 
-def test_nginxs_unit_with_ours_beside_it(tmp_path):
+def test_drop_in_hardens_the_unit_of_nginx(tmp_path):
     unit = tmp_path / "nginx.service"
     shutil.copy("/lib/systemd/system/nginx.service", unit)
     shutil.copytree(DROP_IN.parent, tmp_path / "nginx.service.d")
@@ -57,9 +57,9 @@ def test_nginxs_unit_with_ours_beside_it(tmp_path):
     assert len(run("systemd-analyze", "--no-pager", "--offline=true", "security", unit)[1].split("✗")) > before + 10
 
 
-def test_the_daemon_has_what_it_needs_in_its_unit(tmp_path):
-    """Its own configuration, in the folders that the unit makes for it, and no system call
-    that the unit denies: from its start to its end, with a store and threads."""
+def test_daemon_runs_with_the_system_calls_of_its_unit(tmp_path):
+    """The daemon runs with its own configuration, the folders that the unit creates, and no
+    system call that the unit denies, from start to end, with a store and threads."""
     text = (CONFIGS / "cached.toml").read_text()
     settings = tomllib.loads(text)
     assert pathlib.Path(settings["socket"]).parent == pathlib.Path("/run", re.search(r"RuntimeDirectory=(\w+)", UNIT)[1])
@@ -94,13 +94,13 @@ def test_the_daemon_has_what_it_needs_in_its_unit(tmp_path):
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(30)
         assert daemon.returncode == 0, (tmp_path / "log").read_text()
-    # this is what it would look like
+    # a denied system call ends the process with SIGSYS
     done = subprocess.run(check, preexec_fn=only(calls[:5]), capture_output=True, timeout=60)
     assert done.returncode == -signal.SIGSYS
 
 
 def entry(owner, method, body=None):
-    """A large one that never changes, which goes to the disk and is coded again for that."""
+    """A large immutable entry, which is recompressed and written to disk."""
     fields = {
         "sszip-generation": str(owner.status()["generation"]),
         "sszip-fresh": "3600000",
@@ -110,7 +110,7 @@ def entry(owner, method, body=None):
     return owner.request(method, "/v1/entries/" + "ab" * 32, body, fields if body else {})
 
 
-def test_folders(tmp_path):
+def test_tmpfiles_creates_writable_folders(tmp_path):
     (tmp_path / "etc").mkdir()
     for name in ("passwd", "group"):
         shutil.copy(f"/etc/{name}", tmp_path / "etc")
@@ -122,14 +122,14 @@ def test_folders(tmp_path):
         "var/cache/nginx/sszip": ("0o700", "www-data"),
         "run/sszip-engine": ("0o750", "root"),
     }
-    # nginx's unit may write what is made here
+    # nginx's unit may write to the folders
     writable = re.search(r"ReadWritePaths=(.+)", DROP_IN.read_text())[1].split()
     assert all(any(f"/{path}".startswith(folder) for folder in writable) for path in made)
 
 
 @pytest.fixture
 def logging(start_nginx):
-    """nginx whose log is where the rotation looks for it."""
+    """nginx with its log in the folder that logrotate rotates."""
     return start_nginx("""
         server {
             listen 127.0.0.1:@port@;
@@ -137,18 +137,18 @@ def logging(start_nginx):
         }""", files={"log/made": b""})  # fmt: skip
 
 
-def test_logs_are_rotated(logging, origin, tmp_path):
+def test_logrotate_rotates_the_access_log(logging, origin, tmp_path):
     origin.answers(answer(b"{}"))
     folder = logging.prefix / "log"
     os.chmod(folder, 0o755)
     text = ROTATION.replace("/var/log/sszip/", f"{folder}/").replace("/run/nginx.pid", f"{logging.prefix}/nginx.pid")
-    # whoever runs the tests may have no such user
+    # the user who runs the tests may not have these groups
     text = text.replace("create 0640 www-data adm", "create 0640 root root") if os.geteuid() == 0 else text.replace("create 0640 www-data adm", "create 0640")
     config = tmp_path / "logrotate.conf"
     config.write_text(text)
     os.chmod(config, 0o644)
     logrotate = shutil.which("logrotate") or "/usr/sbin/logrotate"
-    # the file as it is, without a folder to rotate
+    # the published file, without a folder to rotate
     status, said = run(logrotate, "-d", "-s", tmp_path / "state", CONFIGS / "logrotate/sszip")
     assert status == 0 and "error" not in said.lower().replace("0 errors", ""), said
     assert "maxsize" not in said or "unknown" not in said

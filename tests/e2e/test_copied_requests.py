@@ -1,6 +1,6 @@
-"""Requests whose bodies lie in several buffers, or in a file, so that a copy is made of
-them: with each allocation refused on the way, and without room for the copy. What the node
-gets is what the client sent or the same as JSON, once; or the client is told."""
+"""Request bodies in several buffers or in a file, which are copied: each allocation on
+the way fails in turn, or there is no memory for the copy. The node receives the client's
+bytes or the same value as JSON, once; or the client receives an error."""
 
 import json
 
@@ -22,8 +22,8 @@ SYNCING = b'{"jsonrpc":"2.0","id":1,"result":{"status":"SYNCING","latestValidHas
 SYNCING_SSZ = bytes.fromhex("08000000" + "11000000" + "02" + "09000000" * 2)
 CODE = b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}'
 
-# a pool of 112 bytes has room for next to nothing, so that each thing that nginx wants of
-# it is an allocation of its own
+# a pool of 112 bytes is almost full at once, so that each request of nginx for memory is
+# an allocation of its own
 PLACES = """
 location / { proxy_pass http://@origin@; }
 location /file/ { client_body_buffer_size 16; proxy_pass http://@origin@/; }
@@ -76,7 +76,7 @@ def asked_for(value, padding=0):
 
 
 def node(request):
-    """It takes all that there is, but none without a length: what nginx could not say."""
+    """Accepts all requests except those without a length, which nginx never sends."""
     if not request.body:
         return answer(b"{}", status=400, headers=[("Connection", "close")], then=[CLOSE])
     if request.path.endswith(REGISTRATIONS):
@@ -87,7 +87,7 @@ def node(request):
 
 
 def send(nginx, path, body, headers, port="port"):
-    """A status and what came, or `"cut"`."""
+    """A status and the response, or `"cut"`."""
     try:
         with nginx.connect(port) as connection:
             sent = request_bytes(path, method="POST", headers=[*headers, ("Connection", "close")], body=body)
@@ -98,7 +98,7 @@ def send(nginx, path, body, headers, port="port"):
 
 
 class Case:
-    """A request, and what its node may get of it."""
+    """A request, and the forms in which its node may receive it."""
 
     def __init__(self, path, body, headers, others, whole):
         self.path, self.body, self.headers, self.others, self.whole = path, body, headers, others, whole
@@ -148,7 +148,7 @@ NAMES = [
 
 
 def judged(case, origin, outcome, response):
-    """Whether that is right, whatever was refused. As a word."""
+    """`"whole"` or another word for an outcome that is allowed after failed allocations."""
     received = origin.received()
     # never twice
     assert len(received) <= 1
@@ -168,14 +168,14 @@ def judged(case, origin, outcome, response):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["nginx's", "the core's"])
-def test_each_allocation_in_turn(nginx, origin, preload, payload, name, kind):
+def test_request_is_forwarded_or_rejected_when_any_allocation_fails(nginx, origin, preload, payload, name, kind):
     case = cases(payload)[name]
     origin.answers(node)
     (worker,) = nginx.workers()
     options = {} if kind == "nginx's" else {"sizes": (3000, 1 << 40), "caller": LIBRARIES}
     outcomes = []
     for skip in range(400):
-        # a cache has it from the second time on
+        # each request is a new key: its second one would be a hit
         body = case.body.replace(b"11" * 20, b"%040x" % skip) if name == "called, looked up" else case.body
         asked = Case(case.path, body, case.headers, case.others, case.whole)
         origin.requests.clear()
@@ -190,8 +190,8 @@ def test_each_allocation_in_turn(nginx, origin, preload, payload, name, kind):
     assert kind != "nginx's" or len(outcomes) > 20
 
 
-def test_without_room_for_the_copy(nginx, origin, payload):
-    """All of `sszip_memory` would not be enough."""
+def test_request_is_forwarded_unchanged_or_rejected_without_memory_for_its_copy(nginx, origin, payload):
+    """The copies exceed `sszip_memory`."""
     origin.answers(node)
 
     def post(path, body, *headers):
@@ -207,7 +207,7 @@ def test_without_room_for_the_copy(nginx, origin, payload):
         status, response, (asked,) = post(prefix + "/", body, JSON, ("Accept", OCTETS[1]))
         assert (status, asked.body, response.body) == (200, body, CODE)
         assert response.header("Content-Type") == "application/json"
-    # that of the cache is a reason
+    # the Cache-Status names the reason
     assert response.header("Cache-Status") == "sszip; fwd=bypass; detail=memory"
     ssz = bytes.fromhex(payload["ssz"]) + bytes(70_000)
     fields = [OCTETS, ("Accept", OCTETS[1]), ("Eth-Execution-Version", "amsterdam")]
@@ -219,11 +219,11 @@ def test_without_room_for_the_copy(nginx, origin, payload):
         assert (status, received) == (200, [])
         error = json.loads(response.body)
         assert (error["id"], error["error"]["code"]) == (1, -32603)
-        # and others go on, those of the same length too
+        # other calls are forwarded, at the same length too
         body = call("engine_newPayloadV4", f'["{"a" * 70_000}"]')
         status, response, (asked,) = post(prefix, body, JSON)
         assert (status, asked.body, asked.path) == (200, body, "/")
-    # what comes back at once: nothing has stayed
+    # memory is available again: nothing was leaked
     for prefix in ("", "/file"):
         status, _, (asked,) = post(prefix + REGISTRATIONS, ONE * 20, OCTETS)
         assert (status, asked.header("Content-Type")) == (200, "application/json")

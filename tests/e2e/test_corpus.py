@@ -1,5 +1,5 @@
-"""Recorded answers of real nodes, method by method: what arrives through
-nginx is what the node sent, byte for byte."""
+"""Recorded responses of real nodes, by method: the client receives the node's bytes
+through nginx."""
 
 import pathlib
 
@@ -56,7 +56,7 @@ def behind(start_nginx, node):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_method(behind, node, recorded, method):
+def test_recorded_responses_arrive_unchanged_for_each_method(behind, node, recorded, method):
     assert recorded.get(method), f"nothing recorded of {method}"
     for call in recorded[method]:
         with Connection(node.port) as direct:

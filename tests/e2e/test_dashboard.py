@@ -1,5 +1,5 @@
-"""Grafana's dashboard and Prometheus's alerts: each query has values in a real Prometheus that
-reads a real nginx."""
+"""Grafana's dashboard and Prometheus's alerts: each query has values in a real Prometheus
+that scrapes a real nginx."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from harness.rpc import call
 from harness.specified import cache_directory
 from harness.stands import Stand
 
-# for pytest, which looks for it here
+# pytest finds the fixture by this name
 __all__ = ["cache_directory"]
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def queries():
 
 
 def asked(expression):
-    """As Grafana puts it, with all that may be chosen and the shortest time."""
+    """The query as Grafana sends it, with all variables set and the shortest interval."""
     for name, value in {"$__rate_interval": "20s", "$job": "sszip", "$instance": ".*"}.items():
         expression = expression.replace(name, value)
     assert "$" not in expression
@@ -56,22 +56,22 @@ def prometheus(cache_directory):
 
 
 @pytest.mark.thorough("names and alerts of the dashboard are in `make test`")
-def test_each_query_has_a_value(prometheus):
+def test_dashboard_queries_have_values(prometheus):
     missing, seen = [], 0
     for title, expression in queries():
         until = time.monotonic() + 10
         while not (values := prometheus.ask(asked(expression))) and time.monotonic() < until:
             time.sleep(0.25)
         seen += 1
-        # nothing divided by nothing
+        # NaN is zero divided by zero
         if not values or all(value != value for value in values.values()):
             missing.append((title, expression))
     assert seen > 35 and not missing
 
 
 @pytest.mark.thorough("names and alerts of the dashboard are in `make test`")
-def test_they_say_what_was_done(prometheus):
-    """The first panel of a title, the row of all."""
+def test_panels_show_the_requests_that_were_sent(prometheus):
+    """The first panel of a title shows the total of all."""
     titles = {}
     for title, expression in queries():
         titles.setdefault(title, expression)
@@ -84,8 +84,8 @@ def test_they_say_what_was_done(prometheus):
     assert calls == {"eth_getBlockByNumber": 4 * TURNS, "eth_getBalance": 2 * TURNS, "eth_sendRawTransaction": TURNS}
 
 
-def test_names_are_those_of_the_page():
-    """What the files ask for, the page has; and it is what sszip exposes (test_status.py)."""
+def test_metrics_of_dashboard_and_alerts_are_documented():
+    """The page documents each metric of the files; test_status.py compares it with sszip."""
     page = PAGE.read_text()
     used = set()
     for text in [*(expression for _, expression in queries()), ALERTS.read_text()]:
@@ -100,6 +100,6 @@ def test_names_are_those_of_the_page():
     ]
 
 
-def test_alerts_fire_where_they_should(cache_directory):
+def test_alert_rules_pass_their_promtool_tests(cache_directory):
     assert "11 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
     assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus/alerts.yml")

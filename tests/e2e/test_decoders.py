@@ -1,4 +1,4 @@
-"""Every decoder that clients use reads what sszip sends."""
+"""Every decoder of real clients reads sszip's responses."""
 
 import subprocess
 import zlib
@@ -38,7 +38,7 @@ def decode(request, helpers):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_decoder_at_every_size(nginx, origin, decode, size):
+def test_decoders_read_responses_of_every_size(nginx, origin, decode, size):
     origin.answers(answer(bodies.json(size)))
     response = nginx.get("/1")
     assert (response.coding, response.framing) == ("gzip", "length")
@@ -47,7 +47,7 @@ def test_every_decoder_at_every_size(nginx, origin, decode, size):
 
 @pytest.mark.parametrize("level", range(1, 13))
 @pytest.mark.parametrize("body", ["json:1024", "json:30000", "json:300000", "zeros:70000", "text:131072"])
-def test_every_decoder_at_every_level(nginx, origin, helpers, level, body):
+def test_decoders_read_responses_of_every_level(nginx, origin, helpers, level, body):
     content = bodies.generate(body)
     origin.answers(answer(content))
     response = nginx.get(f"/{level}")
@@ -56,7 +56,7 @@ def test_every_decoder_at_every_level(nginx, origin, helpers, level, body):
         assert decode(response.body) == content
 
 
-def test_higher_levels_make_it_smaller(nginx, origin):
+def test_higher_levels_compress_better(nginx, origin):
     content = bodies.json(100000)
     origin.answers(answer(content))
     sizes = [len(nginx.get(f"/{level}").body) for level in (1, 6, 12)]
@@ -65,7 +65,7 @@ def test_higher_levels_make_it_smaller(nginx, origin):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_curl(nginx, origin, size, tmp_path):
+def test_curl_decodes_responses_of_every_size(nginx, origin, size, tmp_path):
     origin.answers(answer(bodies.json(size)))
     done = subprocess.run(
         ["curl", "-sS", "--fail", "--compressed", "-D", tmp_path / "head", f"http://127.0.0.1:{nginx.port}/1"],
@@ -76,9 +76,9 @@ def test_curl(nginx, origin, size, tmp_path):
     assert done.stdout == bodies.json(size)
 
 
-def test_the_header_and_trailer_are_plain_gzip(nginx, origin):
-    """RFC 1952: no name, no comment, no extra field, no time; CRC-32 and
-    length of what was sent."""
+def test_gzip_header_is_minimal_and_trailer_is_correct(nginx, origin):
+    """RFC 1952: no name, no comment, no extra field, no time; CRC-32 and length of the
+    body."""
     content = bodies.json(30000)
     origin.answers(answer(content))
     coded = nginx.get("/1").body
@@ -88,8 +88,8 @@ def test_the_header_and_trailer_are_plain_gzip(nginx, origin):
     assert int.from_bytes(coded[-4:], "little") == len(content)
 
 
-def test_a_helper_notices_damage(nginx, origin, helpers):
-    """The decoders of this file can say no."""
+def test_decoders_detect_damage(nginx, origin, helpers):
+    """The decoders of this file reject a wrong body."""
     origin.answers(answer(bodies.json(30000)))
     coded = bytearray(nginx.get("/1").body)
     coded[-6] ^= 1

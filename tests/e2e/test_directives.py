@@ -1,5 +1,4 @@
-"""Values that can't be taken fail `nginx -t`, with file, line, and what is
-allowed."""
+"""Invalid values fail `nginx -t`, with file and line, and the values that are allowed."""
 
 import re
 
@@ -21,7 +20,7 @@ def nginx_t(http, **options):
 
 
 def refused(line, **options):
-    """The complaint about a directive, which must name the file and line."""
+    """The error about a directive, which must name the file and line."""
     http = f"\n\n{line}\n" + SERVER.replace("@line@", "")
     status, said, prefix = nginx_t(http, **options)
     assert status != 0, said
@@ -82,7 +81,7 @@ NUMBERS = {
     "name, value, bounds",
     [(name, value, bounds) for name, (bounds, values) in NUMBERS.items() for value in values],
 )
-def test_numbers_outside_their_range(name, value, bounds):
+def test_number_outside_its_range_is_rejected(name, value, bounds):
     if " " in value and not value.startswith('"'):
         value = f'"{value}"'
     complaint = refused(f"{name} {value};")
@@ -134,7 +133,7 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_cache_credentials", "key X-A x-a", ["nothing was said"]),
     ],
 )
-def test_words_that_are_not_taken(name, value, told):
+def test_invalid_word_is_rejected(name, value, told):
     complaint = refused(f"{name} {value};")
     assert f'"{name}" directive' in complaint
     for word in told:
@@ -162,26 +161,26 @@ DIRECTIVES = {
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
-def test_said_twice(name):
+def test_duplicate_directive_is_rejected(name):
     complaint = refused(f"{name} {DIRECTIVES[name]}; {name} {DIRECTIVES[name]};")
     assert f'"{name}" directive is duplicate' in complaint
 
 
-# these take any number
+# directives that accept any number of values
 LISTS = {"sszip_types", "sszip_cache_use_stale"}
 
 
 @pytest.mark.parametrize("name", [name for name in DIRECTIVES if name not in LISTS])
-def test_too_many_values(name):
+def test_directive_with_too_many_values_is_rejected(name):
     assert "invalid number of arguments" in refused(f"{name} {DIRECTIVES[name]} 1 1;")
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
-def test_no_value(name):
+def test_directive_without_a_value_is_rejected(name):
     assert "invalid number of arguments" in refused(f"{name};")
 
 
-def test_a_directive_that_does_not_exist():
+def test_unknown_directive_is_rejected():
     assert 'unknown directive "sszip_level"' in refused("sszip_level 1;")
 
 
@@ -194,24 +193,24 @@ BUFFERS = {
 @pytest.mark.parametrize(
     "line, value", [(line, value) for line, values in BUFFERS.values() for value in values]
 )
-def test_buffers_outside_their_range(line, value):
+def test_buffers_outside_their_range_are_rejected(line, value):
     complaint = refused(f"sszip_buffers {line.format(value)};")
     assert f'"sszip_buffers" directive has an invalid value "{value.strip(chr(34))}"' in complaint
     assert "must be a number from 1 to 1024 and a size from 64 to 1m" in complaint
 
 
 @pytest.mark.parametrize("value", ["0", "0ms", "1001ms", "2s", "20", "soon", '""'])
-def test_a_time_for_look_ups_outside_its_range(value):
+def test_lookup_timeout_outside_its_range_is_rejected(value):
     said = refused(f"sszip_cache_lookup_timeout {value};")
     assert "it must be a time with its unit (ms, s, m, h or d), from 1ms to 1s" in said
 
 
-def test_buffers_are_a_number_and_a_size():
+def test_buffers_without_a_size_are_rejected():
     assert "invalid number of arguments" in refused("sszip_buffers 4;")
 
 
 @pytest.mark.parametrize("where", ["http", "location"])
-def test_a_thread_pool_that_does_not_exist(where):
+def test_unknown_thread_pool_is_rejected(where):
     line = "sszip on; sszip_thread_pool nowhere;"
     http = SERVER.replace("@line@", line if where == "location" else "")
     status, said, prefix = nginx_t((line if where == "http" else "") + http)
@@ -219,14 +218,14 @@ def test_a_thread_pool_that_does_not_exist(where):
     assert re.search(rf'\[emerg\].*"nowhere".* in {re.escape(str(prefix))}/nginx.conf:\d+', said), said
 
 
-def test_outside_http():
+def test_directive_outside_http_is_rejected():
     status, said, _ = nginx_t(SERVER.replace("@line@", ""), main="sszip on;")
     assert status != 0
     assert '"sszip" directive is not allowed here' in said
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
-def test_in_every_block(name):
+def test_directives_are_accepted_in_every_block(name):
     line = f"{name} {DIRECTIVES[name]};"
     status, said, _ = nginx_t(
         f"{line} server {{ listen 127.0.0.1:@port@; {line} location / {{ {line} return 200; }} }}"
@@ -273,11 +272,11 @@ def test_in_every_block(name):
         "sszip_cache_credentials key Authorization X-Api-Key; sszip_cache_credentials ignore Cookie;",
     ],
 )
-def test_what_is_taken(line):
+def test_valid_values_are_accepted(line):
     accepted(line)
 
 
-def test_a_method_that_nobody_knows_is_taken_and_said():
+def test_unknown_method_is_accepted_with_a_warning():
     line = "sszip_cache_valid eth_gasPrise 1s;"
     status, said, prefix = nginx_t(f"\n{line}\n" + SERVER.replace("@line@", ""))
     assert status == 0, said
@@ -304,7 +303,7 @@ UNKNOWN_METHODS = {
 
 
 @pytest.mark.parametrize("line", UNKNOWN_METHODS)
-def test_unknown_methods_are_warned_of_with_the_nearest_known_one(line):
+def test_unknown_methods_are_warned_of_with_the_nearest_known_method(line):
     status, said, prefix = nginx_t(f"\n{line};\n" + SERVER.replace("@line@", ""))
     assert status == 0, said
     (warning,) = [text for text in said.splitlines() if "[warn]" in text]
@@ -339,7 +338,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("line, text", ODD)
-def test_settings_that_work_badly_together_are_warned_of(line, text):
+def test_conflicting_settings_are_warned_of(line, text):
     place = f"location /x {{ sszip on; sszip_cache_namespace n; {line} proxy_pass http://127.0.0.1:9; }}"
     status, said, _ = nginx_t(f"server {{ listen 127.0.0.1:@port@; {'' if 'sszip_cache off' in line else 'sszip_cache on;'} {place} }}")
     assert status == 0, said
@@ -349,12 +348,12 @@ def test_settings_that_work_badly_together_are_warned_of(line, text):
         assert text in warnings[0] and 'location "/x"' in warnings[0]
 
 
-def test_a_named_pool_is_taken():
+def test_named_thread_pool_is_accepted():
     accepted("sszip on; sszip_thread_pool coders;", main="thread_pool coders threads=2;")
 
 
-def test_values_come_from_the_right_block():
-    """The line of the complaint is the bad one's, not the block's."""
+def test_error_names_the_line_of_the_invalid_value():
+    """The error has the line of the value, not of the block."""
     http = "server {\n listen 127.0.0.1:@port@;\n location / {\n  sszip_comp_level 77;\n }\n}\n"
     nginx = Nginx(http)
     try:

@@ -1,5 +1,5 @@
-"""sszip being broken costs speed, never an answer: a module built with the
-core's feature `faults` panics, fails or is refused memory on demand."""
+"""A fault in sszip costs speed, never a response: a module built with the core's feature
+`faults` panics, fails or gets no memory on demand."""
 
 import json
 import os
@@ -54,7 +54,7 @@ server {
 }
 """
 
-# The fault and the modes that it may be logged as.
+# The faults, and the modes that are logged for each.
 ALL = {
     "panic-head": {"failed"},
     "panic-body": {"failed"},
@@ -64,21 +64,21 @@ ALL = {
 }
 
 
-def test_the_module_with_faults_is_there():
-    """Not a reason to skip: the Makefile builds it."""
+def test_module_with_fault_injection_exists():
+    """A missing module is no reason to skip: the Makefile builds it."""
     assert pathlib.Path(FAULTS).is_file(), "SSZIP_MODULE_FAULTS names no module"
 
 
 @pytest.fixture(scope="module", params=ALL)
 def broken(request, start_nginx):
     nginx = start_nginx(CONFIG, module=FAULTS, main=f"env SSZIP_FAULT={request.param};")
-    nginx.expect("panicked")  # Rust's own line on stderr
+    nginx.expect("panicked")  # a line that Rust itself writes to stderr
     nginx.fault, nginx.modes = request.param, ALL[request.param]
     return nginx
 
 
 @pytest.mark.parametrize("body", [BODY, LARGE], ids=len)
-def test_the_answer_arrives_in_identity(broken, origin, body):
+def test_response_is_sent_in_identity_when_a_fault_is_injected(broken, origin, body):
     origin.answers(plain(body, headers=[("ETag", '"a"'), ("X-Node", "n")]))
     response = broken.get("/")
     assert (response.status, response.coding, response.framing) == (200, None, "length")
@@ -88,7 +88,7 @@ def test_the_answer_arrives_in_identity(broken, origin, body):
     assert response.mode in broken.modes
 
 
-def test_on_a_kept_connection(broken, origin):
+def test_connection_is_kept_when_a_fault_is_injected(broken, origin):
     origin.answers(plain(LARGE))
     with broken.connect() as connection:
         for _ in range(20):
@@ -97,13 +97,13 @@ def test_on_a_kept_connection(broken, origin):
             assert connection.read().status == 204
 
 
-def test_a_nodes_gzip_arrives(broken, origin):
+def test_gzip_of_the_node_is_readable_when_a_fault_is_injected(broken, origin):
     origin.answers(plain(coding="gzip"))
     assert broken.get("/zipped", accept=None).decoded == BODY
     assert broken.get("/zipped").decoded == BODY
 
 
-def test_head_and_small_answers_arrive(broken, origin):
+def test_head_and_small_responses_are_sent_when_a_fault_is_injected(broken, origin):
     origin.answers(plain(method="HEAD"))
     assert broken.head("/").status == 200
     origin.answers(plain(b'{"result":"0x1"}'))
@@ -119,14 +119,14 @@ VALUE_SSZ = ((1).to_bytes(8, "little") + (515).to_bytes(8, "little")) * 100
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_who_takes_ssz_only_gets_no_json(broken, origin, framing, accept):
+def test_client_of_ssz_only_gets_no_json_when_a_fault_is_injected(broken, origin, framing, accept):
     broken.expect("sszip: (the response|no memory)")
     origin.answers(answer(VALUE, headers=[("Eth-Consensus-Version", "electra")], framing=framing))
     workers = broken.workers()
     for _ in range(5):
         response = broken.get(CONSOLIDATIONS, accept, headers=[OCTETS])
         if response.status == 200:
-            # only the coding has failed
+            # only compression has failed
             assert response.header("Content-Type") == "application/octet-stream"
             assert response.decoded == VALUE_SSZ and response.mode in ("ssz", "failed")
         else:
@@ -147,7 +147,7 @@ def unjudged(start_nginx):
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("status", [200, 404])
-def test_what_is_not_judged_is_a_502_to_who_takes_ssz_only(unjudged, origin, method, status):
+def test_response_is_a_502_for_a_client_of_ssz_only_when_its_head_is_not_evaluated(unjudged, origin, method, status):
     origin.answers(answer(VALUE, status=status, method=method))
     ask = unjudged.head if method == "HEAD" else unjudged.get
     for _ in range(5):
@@ -157,12 +157,12 @@ def test_what_is_not_judged_is_a_502_to_who_takes_ssz_only(unjudged, origin, met
         for fields in ([EITHER], [("Accept", "application/json")], []):
             response = ask(CONSOLIDATIONS, headers=fields)
             assert (response.status, response.mode) == (status, "failed")
-        # which is none that sszip makes SSZ of
+        # a path for which sszip has no SSZ
         assert ask("/", headers=[OCTETS]).status == status
     assert "the response was not judged, and is to be sent as SSZ only" in unjudged.error_log()
 
 
-def test_the_workers_live_on(broken, origin):
+def test_workers_survive_injected_faults(broken, origin):
     origin.answers(plain())
     workers = broken.workers()
     for _ in range(50):
@@ -181,34 +181,34 @@ def streamless(start_nginx):
 
 
 class TestStreams:
-    """The head is out and says gzip: there is no way back to the node's
-    bytes, and what the encoder leaves behind must not look whole."""
+    """The head was sent with Content-Encoding: gzip, so that the node's bytes cannot be
+    sent any more, and the encoder's output must not look complete."""
 
     @pytest.mark.parametrize("path", STREAMS)
     @pytest.mark.parametrize("body", [b"{}", BODY, LARGE], ids=len)
     @pytest.mark.parametrize("framing", ["chunked", "close"])
-    def test_is_cut_visibly(self, streamless, origin, path, body, framing):
+    def test_stream_is_visibly_truncated_when_the_encoder_panics(self, streamless, origin, path, body, framing):
         if path == "/window" and body == b"{}":
-            body = bodies.json(20481)  # the first one that opens it
+            body = bodies.json(20481)  # the shortest body that exceeds the window
         origin.answers(answer(body, framing=framing))
         with pytest.raises(Truncated):
             streamless.get(path)
-        # and what needs no stream is right as ever, on the same worker
+        # a response without a stream is still right, on the same worker
         origin.answers(plain())
         response = streamless.get("/")
         assert (response.mode, response.decoded) == ("oneshot", BODY)
 
     @pytest.mark.parametrize("path", [*STREAMS, "/soon"])
-    def test_when_the_node_waits(self, streamless, origin, path):
-        """Found out by a timer or by a flush. The upstream module ends the
-        request when it learns of it, with the node's next bytes at latest."""
+    def test_stream_is_visibly_truncated_when_the_encoder_panics_while_the_node_pauses(self, streamless, origin, path):
+        """The panic occurs in a timer or a flush. The upstream module ends the request when
+        it is notified, at the node's next bytes at latest."""
         go = threading.Event()
         head, *_ = answer(framing="chunked")
         origin.answers([head, *chunked([LARGE[:30000]], last=False), Until(go, 0.05), *chunked([LARGE[30000:]])])
         with pytest.raises(Truncated):
             streamless.get(path)
 
-    def test_is_reset_on_http2(self, streamless, origin):
+    def test_http2_stream_is_reset_when_the_encoder_panics(self, streamless, origin):
         origin.answers(lambda request: answer(BODY, framing="chunked"))
         with Http2Client(streamless.ports["port_h2"]) as client:
             streams = [client.ask(path) for path in ("/stream", "/", "/stream", "/")]
@@ -217,21 +217,21 @@ class TestStreams:
             for stream in streams[1::2]:
                 client.judge(stream, BODY)
 
-    def test_the_worker_lives_on(self, streamless, origin):
+    def test_worker_survives_and_frees_memory_when_encoders_panic(self, streamless, origin):
         workers = streamless.workers()
         origin.answers(answer(BODY, framing="chunked"))
         for _ in range(50):
             with pytest.raises(Truncated):
                 streamless.get("/stream")
         assert streamless.workers() == workers
-        # what the streams had reserved is free again
+        # the streams' memory is free again
         origin.answers(answer(BODY))
         response = streamless.get("/exact")
         assert (response.mode, response.decoded) == ("oneshot", BODY)
 
 
-def test_without_a_fault_the_same_module_compresses(start_nginx, origin):
-    """So the faults above are the reason for identity."""
+def test_module_with_fault_injection_compresses_without_a_fault(start_nginx, origin):
+    """The faults above are thus the reason for identity."""
     nginx = start_nginx(CONFIG, module=FAULTS)
     origin.answers(plain())
     assert nginx.get("/").mode == "oneshot"
@@ -242,8 +242,8 @@ def test_without_a_fault_the_same_module_compresses(start_nginx, origin):
 
 
 @pytest.mark.parametrize("count", [1, 2000], ids=["at once", "on a thread"])
-def test_what_is_submitted_as_ssz_arrives_as_that(broken, origin, count):
-    """Or as JSON, where it is not that what fails."""
+def test_submission_reaches_the_node_as_ssz_or_json_when_a_fault_is_injected(broken, origin, count):
+    """The node receives JSON if the fault is not in the conversion."""
     path, body = "/eth/v1/validator/register_validator", b"a" * 180 * count
     headers = [("Content-Type", "application/octet-stream")]
     origin.answers(answer(b"", type=None))
@@ -255,14 +255,14 @@ def test_what_is_submitted_as_ssz_arrives_as_that(broken, origin, count):
     assert len(json.loads(asked.body)) == count if is_json else asked.body == body
 
 
-# of paris, with no transactions: all that has a length of its own is zeros
+# an ExecutionPayload of paris without transactions: all fields of fixed length are zeros
 PAYLOAD = b"\4\0\0\0" + bytes(436) + b"\xfc\1\0\0" + bytes(64) + b"\xfc\1\0\0"
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", ["gzip", None])
-def test_a_payload_gets_its_status_in_ssz_or_none(broken, origin, framing, coding):
-    """Never JSON as SSZ, and the node is asked once at most."""
+def test_payload_gets_a_status_in_ssz_or_an_error_when_a_fault_is_injected(broken, origin, framing, coding):
+    """Never JSON labelled as SSZ, and at most one request to the node."""
     broken.expect("sszip: (the response|no memory)")
     status = b'{"jsonrpc":"2.0","id":1,"result":{"status":"SYNCING"}}'
 
@@ -282,7 +282,7 @@ def test_a_payload_gets_its_status_in_ssz_or_none(broken, origin, framing, codin
             assert response.header("Content-Type") == "application/octet-stream"
             assert response.decoded == bytes.fromhex("08000000" + "11000000" + "02" + "09000000" * 2)
         elif response.status == 404:
-            # as it came: it was not to be read
+            # forwarded unchanged: the body was not to be read
             assert broken.fault == "panic-compress" and origin.requests[0].body == PAYLOAD
         else:
             assert response.status in (502, 503)

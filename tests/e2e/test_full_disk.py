@@ -1,5 +1,5 @@
-"""The store's disk is full for a while, under load and five workers: answers are right,
-and when there is room again they are stored, without anybody's help."""
+"""The store's disk is full for a while, under load on five workers: responses are right,
+and are stored again without intervention when there is room."""
 
 import hashlib
 import re
@@ -26,7 +26,7 @@ server {
 }
 """
 
-# so many others are asked for before a block is asked for again
+# the number of other blocks that are requested before a block is repeated
 AGAIN = 300
 
 
@@ -44,7 +44,7 @@ def disk(tmp_path):
 
 
 def fill(file):
-    """To the last block, and to what has become free since the last call."""
+    """Fills the disk to its last block, with blocks freed since the last call."""
     with open(file, "ab", buffering=0) as filler:
         try:
             while True:
@@ -54,7 +54,7 @@ def fill(file):
 
 
 class Blocks:
-    """What clients ask for: one block after the other, and each again later."""
+    """The requests of clients: block after block, each repeated later."""
 
     def __len__(self):
         return 1 << 30
@@ -66,7 +66,7 @@ class Blocks:
 
 
 @pytest.mark.parametrize("reloads", [False, True], ids=["", "reloaded"])
-def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
+def test_store_resumes_writes_when_the_disk_has_room_again(start_nginx, origin, disk, reloads):
     origin.answers(Node({"eth_getBlockByHash": lambda params: result(int(params[0], 16))}))
     nginx = start_nginx(CONFIG.replace("@disk@", str(disk)), workers=5)
     nginx.expect("disk writes stopped: the disk is full|disk writes resumed|no store: ")
@@ -81,7 +81,7 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
         nginx.wait_for(lambda: stored() > before + 50, "entries to be stored")
 
     def logged():
-        """Transitions in the log, in their order."""
+        """Transitions in the log, in order."""
         return re.findall("disk writes (stopped: the disk is full|resumed)", nginx.error_log())
 
     def is_full(before):
@@ -109,12 +109,12 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
             stores_more()
     assert not load.faults
     if not reloads:
-        # a line each time, however many writes fail
+        # one line for each transition, however many writes fail
         lines = logged()
         assert len(lines) >= 4
         assert all(("resumed" == line) == (number % 2 == 1) for number, line in enumerate(lines)), lines
 
-    # what is asked for again, after others, is stored, and there after a stop
+    # a response that is requested again is stored, and is there after a restart
     first, before = 1 << 40, stored()
 
     def are_stored():
@@ -128,5 +128,5 @@ def test_it_is_full_for_a_while(start_nginx, origin, disk, reloads):
     wait_until_linked(nginx, owner)
     assert owner.status()["store"]["entries"] > 50
     hits = [nginx.post("/", by_hash(first + n)).header("cache-status") for n in range(AGAIN)]
-    # the newest are in the tables, whatever FIFO has dropped
+    # the newest entries are in SST files, whichever FIFO compaction has dropped
     assert any(said.startswith("sszip; hit") for said in hits), hits

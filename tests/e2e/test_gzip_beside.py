@@ -1,5 +1,5 @@
-"""nginx's own gzip, gunzip and gzip_static beside sszip, and the gzip_*
-rules that operators already have, which sszip honours."""
+"""nginx's own gzip, gunzip and gzip_static together with sszip, and the operator's gzip_*
+rules, which sszip honours."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def names_in_vary(response):
 
 @pytest.mark.parametrize("path", ["/gzip-first", "/sszip-first", "/vary"])
 class TestGzipOn:
-    def test_a_body_is_coded_once_and_by_sszip(self, nginx, origin, path):
+    def test_body_is_compressed_once_by_sszip(self, nginx, origin, path):
         origin.answers(geth())
         response = nginx.get(path)
         assert (response.all("Content-Encoding"), response.framing) == (["gzip"], "length")
@@ -49,7 +49,7 @@ class TestGzipOn:
         assert response.mode == "oneshot"
         assert names_in_vary(response) == ["accept-encoding"]
 
-    def test_what_is_below_our_gate_may_be_gzips(self, nginx, origin, path):
+    def test_body_below_the_compression_gate_is_compressed_by_nginx(self, nginx, origin, path):
         origin.answers(plain(SMALL))
         response = nginx.get(path)
         assert (response.all("Content-Encoding"), response.framing) == (["gzip"], "chunked")
@@ -57,20 +57,20 @@ class TestGzipOn:
         assert response.mode == "too-small"
         assert names_in_vary(response) == ["accept-encoding"]
 
-    def test_what_has_no_length_may_be_gzips(self, nginx, origin, path):
+    def test_chunked_body_is_compressed_once(self, nginx, origin, path):
         origin.answers(plain(framing="chunked"))
         response = nginx.get(path)
         assert response.all("Content-Encoding") == ["gzip"]
         assert response.decoded == BODY
         assert names_in_vary(response) == ["accept-encoding"]
 
-    def test_what_does_not_shrink_arrives(self, nginx, origin, path):
+    def test_incompressible_body_arrives(self, nginx, origin, path):
         origin.answers(plain(bodies.random(30000)))
         response = nginx.get(path)
         assert response.decoded == bodies.random(30000)
         assert response.mode == "not-smaller"
 
-    def test_a_client_without_gzip_gets_identity(self, nginx, origin, path):
+    def test_client_without_gzip_gets_identity(self, nginx, origin, path):
         origin.answers(plain())
         response = nginx.get(path, accept=None)
         assert (response.coding, response.framing, response.body) == (None, "length", BODY)
@@ -78,21 +78,21 @@ class TestGzipOn:
 
     @pytest.mark.parametrize("accept", ["br", "gzip;q=0", "identity", "deflate, br"])
     @pytest.mark.parametrize("size", [600, 30000])
-    def test_gzip_does_not_take_our_word_for_the_client(self, nginx, origin, path, accept, size):
-        """nginx remembers on the request whether the client takes gzip; our
-        question about its other rules must leave no trace there."""
+    def test_nginx_gzip_checks_accept_encoding_itself(self, nginx, origin, path, accept, size):
+        """nginx stores on the request whether the client accepts gzip; the module's check
+        of the other rules must not change it."""
         origin.answers(plain(bodies.json(size)))
         response = nginx.get(path, accept)
         assert (response.coding, response.body) == (None, bodies.json(size))
         assert response.logged["accept_encoding"] == accept
 
-    def test_a_node_that_gzips_all_the_same(self, nginx, origin, path):
+    def test_gzip_of_the_node_is_passed_or_decoded(self, nginx, origin, path):
         origin.answers(plain(coding="gzip"))
         assert nginx.get(path).decoded == BODY
         response = nginx.get(path, accept=None)
         assert (response.coding, response.framing, response.body) == (None, "length", BODY)
 
-    def test_head(self, nginx, origin, path):
+    def test_response_to_head_has_no_length_and_one_vary(self, nginx, origin, path):
         origin.answers(plain(method="HEAD"))
         response = nginx.head(path)
         assert response.length is None
@@ -101,7 +101,7 @@ class TestGzipOn:
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", [600, 30000])
-def test_vary_is_never_doubled(nginx, origin, accept, size):
+def test_vary_names_are_not_repeated(nginx, origin, accept, size):
     for sent, seen in (
         ([], ["accept-encoding"]),
         ([("Vary", "Origin")], ["origin", "accept-encoding"]),
@@ -120,20 +120,20 @@ def test_vary_from_add_header_is_merged(nginx, origin):
     assert names_in_vary(nginx.get("/vary-header-same")) == ["accept-encoding"]
 
 
-def test_another_types_vary_is_not_ours(nginx, origin):
+def test_vary_is_not_set_for_an_uncompressed_type(nginx, origin):
     origin.answers(plain(type="image/png"))
     assert nginx.get("/vary-only").all("Vary") == []
 
 
 class TestGunzip:
-    """`gunzip on` inflates before sszip sees the body, without a length."""
+    """`gunzip on` decodes the body before sszip, and removes its length."""
 
-    def test_a_client_without_gzip_can_read(self, nginx, origin):
+    def test_gunzip_decodes_the_body_for_a_client_without_gzip(self, nginx, origin):
         origin.answers(geth())
         response = nginx.get("/gunzip", accept=None)
         assert (response.coding, response.body) == (None, BODY)
 
-    def test_a_client_with_gzip_gets_the_nodes(self, nginx, origin):
+    def test_gunzip_passes_the_body_of_the_node_to_a_client_with_gzip(self, nginx, origin):
         origin.answers(geth())
         response = nginx.get("/gunzip")
         assert response.decoded == BODY
@@ -141,12 +141,12 @@ class TestGunzip:
 
 
 class TestGzipStatic:
-    def test_the_file_that_is_gzip_goes_out_as_it_is(self, nginx):
+    def test_gzip_static_file_is_sent_unchanged(self, nginx):
         response = nginx.get("/static/a.json")
         assert response.body == gzipped(FILE, 9)
         assert (response.coding, response.mode) == ("gzip", "encoded")
 
-    def test_the_plain_file_goes_to_who_cannot_read_gzip(self, nginx):
+    def test_plain_file_is_sent_to_a_client_without_gzip(self, nginx):
         assert nginx.get("/static/a.json", accept=None).body == FILE
 
 
@@ -163,11 +163,11 @@ class TestHostPolicy:
         assert self.coded(nginx, "/proxied")
         assert not self.coded(nginx, "/proxied", headers=[("Via", "1.1 cdn")])
 
-    def test_gzip_proxied_any(self, nginx, origin):
+    def test_gzip_proxied_any_permits_compression(self, nginx, origin):
         origin.answers(plain())
         assert self.coded(nginx, "/proxied/any", headers=[("Via", "1.1 cdn")])
 
-    def test_gzip_proxied_looks_at_cache_control(self, nginx, origin):
+    def test_gzip_proxied_no_cache_depends_on_cache_control(self, nginx, origin):
         via = [("Via", "1.1 cdn")]
         origin.answers(plain(headers=[("Cache-Control", "no-cache")]))
         assert self.coded(nginx, "/proxied/no-cache", headers=via)
@@ -175,32 +175,32 @@ class TestHostPolicy:
         assert not self.coded(nginx, "/proxied/no-cache", headers=via)
         assert self.coded(nginx, "/proxied/no-cache")
 
-    def test_gzip_http_version(self, nginx, origin):
+    def test_gzip_http_version_is_honoured(self, nginx, origin):
         origin.answers(plain())
         assert not self.coded(nginx, "/proxied", version="1.0")
         assert self.coded(nginx, "/version-1.0", version="1.0")
 
-    def test_gzip_disable(self, nginx, origin):
+    def test_gzip_disable_is_honoured(self, nginx, origin):
         origin.answers(plain())
         assert not self.coded(nginx, "/disable", headers=[("User-Agent", "bad/1.0")])
         assert not self.coded(nginx, "/disable", headers=[("User-Agent", "very old")])
         assert self.coded(nginx, "/disable", headers=[("User-Agent", "good/1.0")])
         assert self.coded(nginx, "/disable")
 
-    def test_the_rules_hold_whatever_form_permits_gzip(self, nginx, origin):
-        """nginx's own test knows no `*`; ours does, and asks nginx the rest."""
+    def test_gzip_rules_apply_to_every_form_of_accept_encoding(self, nginx, origin):
+        """nginx's own test does not know `*`; the module does, and uses nginx for the rest."""
         origin.answers(plain())
         for accept in ("*", "x-gzip", "br, gzip;q=0.001"):
             assert self.coded(nginx, "/proxied/any", accept=accept, headers=[("Via", "1.1 cdn")])
             assert not self.coded(nginx, "/proxied", accept=accept, headers=[("Via", "1.1 cdn")])
             assert not self.coded(nginx, "/disable", accept=accept, headers=[("User-Agent", "bad/1")])
 
-    def test_head_of_what_the_rules_forbid_keeps_its_length(self, nginx, origin):
+    def test_response_to_head_keeps_its_length_when_gzip_rules_forbid_compression(self, nginx, origin):
         origin.answers(plain(method="HEAD"))
         assert nginx.head("/proxied", headers=[("Via", "1.1 cdn")]).length == len(BODY)
 
-    def test_a_nodes_gzip_is_inflated_where_the_rules_forbid_gzip(self, nginx, origin):
-        """RFC 9110 lets it pass, for the client accepts it; either is right,
-        as long as the client can read it."""
+    def test_gzip_of_the_node_is_readable_when_gzip_rules_forbid_compression(self, nginx, origin):
+        """RFC 9110 permits the node's gzip, for the client accepts it; the test requires
+        only a body that the client can read."""
         origin.answers(plain(coding="gzip"))
         assert nginx.get("/proxied", headers=[("Via", "1.1 cdn")]).decoded == BODY

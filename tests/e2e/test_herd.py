@@ -1,6 +1,6 @@
-"""Many clients ask at once for what can't be stored: the node is asked once,
-and the last of them waits for no more than two of its answers, one after the
-other: for the one that was on its way, and for the next."""
+"""Coalesced requests for a response that can't be stored: the node gets one request, and
+the last client waits for at most two consecutive responses of the node, the one in flight
+and the next."""
 
 import json
 import threading
@@ -14,8 +14,7 @@ from harness.watch import waiting_requests
 
 CLIENTS = 60
 
-# what the node takes for an answer, in seconds: all that a worker does at once
-# fits into it
+# the node's latency in seconds, longer than all simultaneous work of a worker
 NODE = 0.5
 
 HASH = '"0x' + "ab" * 32 + '"'
@@ -39,9 +38,9 @@ REVERT = b'{"code":3,"message":"execution reverted","data":"0x08c379a0"}'
 
 
 class SlowNode(Node):
-    """Each answer takes its time, the first ones until all clients have asked.
-    A request that comes after an answer of the first turn is of the second, and
-    so on: `turns` are those of all requests."""
+    """Delays each response, the first ones until all clients have sent their requests. A
+    request that arrives after a response of the first turn is of the second, and so on:
+    `turns` has the turn of each request."""
 
     def __init__(self, results):
         super().__init__(results)
@@ -81,7 +80,7 @@ def run(start_nginx, request):
 
 
 def herd(nginx, node, path, calls):
-    """Their answers."""
+    """The responses to coalesced requests."""
     start = threading.Barrier(len(calls))
     answers = [None] * len(calls)
 
@@ -96,7 +95,7 @@ def herd(nginx, node, path, calls):
     threads = [threading.Thread(target=ask, args=(n,)) for n in range(len(calls))]
     for thread in threads:
         thread.start()
-    # each is at the node, or waits for another one: none comes late, as a hit
+    # each request is at the node or a follower: none comes late, as a hit
     nginx.wait_for(
         lambda: len(node.turns) - before + waiting_requests(nginx) == len(calls), "all clients' requests"
     )
@@ -106,21 +105,21 @@ def herd(nginx, node, path, calls):
     return answers
 
 
-def test_a_herd_of_batches_reaches_the_node_once(run, origin):
+def test_coalesced_batches_reach_the_node_once(run, origin):
     node = SlowNode({"eth_getTransactionReceipt": b"null", "eth_gasPrice": b'"0x7"'})
     origin.answers(node)
     batch = b"[" + call("eth_gasPrice", id="1") + b"," + call("eth_getTransactionReceipt", f"[{HASH}]", "2") + b"]"
     for answer in herd(run, node, "/batches", [batch] * CLIENTS):
         said = {one["id"]: one["result"] for one in json.loads(answer.decoded)}
         assert said == {1: "0x7", 2: None}
-    # batches take no leases: each process asks for itself
+    # batches take no leases: each process sends its own request
     assert len(node.turns) <= run.most
     assert max(node.turns) <= 2
 
 
 @pytest.mark.parametrize("path", ["/", "/never"])
 @pytest.mark.parametrize("method, params", [("eth_getTransactionReceipt", f"[{HASH}]"), ("eth_call", '[{"to":"0xaa"},"latest"]')])
-def test_a_herd_reaches_the_node_once(run, origin, path, method, params):
+def test_coalesced_calls_reach_the_node_once_when_the_response_is_not_stored(run, origin, path, method, params):
     node = SlowNode({"eth_getTransactionReceipt": b"null"})
     origin.answers(node)
     calls = [call(method, params, str(n)) for n in range(CLIENTS)]
@@ -135,8 +134,8 @@ def test_a_herd_reaches_the_node_once(run, origin, path, method, params):
     assert max(node.turns) <= 2
 
 
-def test_herd_whose_answer_varies_reaches_the_node_once(run, origin):
-    """The node says `Vary: Origin`, as geth does for CORS."""
+def test_coalesced_calls_reach_the_node_once_when_the_response_varies(run, origin):
+    """The node sends `Vary: Origin`, as geth does for CORS."""
     node = SlowNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
     node.options = {"headers": [("Vary", "Origin"), ("Access-Control-Allow-Origin", "*")]}
     origin.answers(node)

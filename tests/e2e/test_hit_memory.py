@@ -1,5 +1,5 @@
-"""Clients that read nothing of long stored answers: sszip_memory bounds what
-is decoded for them."""
+"""Clients that do not read long hits: sszip_memory limits the bytes that are decoded for
+them."""
 
 import pytest
 
@@ -28,7 +28,7 @@ server {
 }
 """
 
-# what is kept, what is decoded, and some for nginx
+# the hot tier, the decoded bytes, and some for nginx
 MOST = (8 + 32 + 40) << 10
 
 
@@ -38,7 +38,7 @@ def block(number):
 
 @pytest.fixture
 def stored(nginx, origin):
-    """Answers whose coded form is short."""
+    """Stored responses that are short when compressed."""
     node = Node({"eth_getBlockByHash": lambda params: b'"%b%b"' % (params[0].encode(), b"a" * LONG)})
     origin.answers(node)
     for number in range(12):
@@ -48,20 +48,20 @@ def stored(nginx, origin):
 
 
 def stall(nginx, bodies):
-    """Clients that ask and don't read."""
+    """Clients that send requests and don't read."""
     clients = []
     for body in bodies:
         client = nginx.connect(receive_buffer=4096)
         client.send(request_bytes("/", method="POST", headers=[("Content-Type", "application/json")], body=body))
         clients.append(client)
-    # each has the head of its answer
+    # each client has the head of its response
     for client in clients:
         assert client.read_head().status == 200
     return clients
 
 
 @pytest.mark.parametrize("what", ["one answer", "some answers", "a batch"])
-def test_they_take_no_more_than_there_is(nginx, stored, what):
+def test_memory_is_limited_when_clients_do_not_read_long_hits(nginx, stored, what):
     (worker,) = nginx.workers()
     before = resident(worker)
     bodies = {
@@ -77,7 +77,7 @@ def test_they_take_no_more_than_there_is(nginx, stored, what):
     for client in clients:
         client.close()
     settled(nginx)
-    # it is there again for the next ones, and all that was stored is
+    # memory is free again for later requests, and all entries are still stored
     stored.asked.clear()
     for number in range(12):
         answer = nginx.post("/", block(number), accept=None)

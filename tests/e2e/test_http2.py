@@ -1,5 +1,5 @@
-"""HTTP/2 clients: many streams on one connection, large bodies, small
-windows, streams that are given up."""
+"""HTTP/2 clients: many streams on one connection, large bodies, small windows, and reset
+streams."""
 
 import random
 import subprocess
@@ -31,7 +31,7 @@ def by_size(request):
 
 @pytest.mark.parametrize("compressed", [["--compressed"], []])
 @pytest.mark.parametrize("size", [100, 1024, 30000, 300000, 3000000])
-def test_curl(nginx, origin, size, compressed):
+def test_curl_reads_responses_over_http2(nginx, origin, size, compressed):
     origin.answers(by_size)
     command = ["curl", "-sS", "--fail", "--http2-prior-knowledge", *compressed]
     done = subprocess.run([*command, f"http://127.0.0.1:{nginx.port}/{size}"], capture_output=True)
@@ -39,7 +39,7 @@ def test_curl(nginx, origin, size, compressed):
     assert done.stdout == bodies.json(size)
 
 
-def test_many_streams_at_once(nginx, origin):
+def test_concurrent_streams_get_their_own_responses(nginx, origin):
     origin.answers(by_size)
     sizes = [1024 + 997 * number for number in range(100)]
     with Http2Client(nginx.port) as client:
@@ -50,7 +50,7 @@ def test_many_streams_at_once(nginx, origin):
 
 
 @pytest.mark.parametrize("window", [1, 100, 16383, 65535])
-def test_small_windows(nginx, origin, window):
+def test_responses_are_complete_with_small_windows(nginx, origin, window):
     origin.answers(by_size)
     size = 3000 if window == 1 else 400000
     with Http2Client(nginx.port, window) as client:
@@ -60,7 +60,7 @@ def test_small_windows(nginx, origin, window):
             client.judge(stream, bodies.json(size))
 
 
-def test_a_shut_window_holds_one_stream_only(nginx, origin):
+def test_closed_window_blocks_its_own_stream_only(nginx, origin):
     origin.answers(by_size)
     with Http2Client(nginx.port, window=0) as client:
         shut = client.ask("/400000")
@@ -78,8 +78,8 @@ def test_a_shut_window_holds_one_stream_only(nginx, origin):
         client.judge(shut, bodies.json(400000))
 
 
-def test_streams_given_up(nginx, origin):
-    """Some of the streams are reset at any moment; the others are whole."""
+def test_other_streams_are_complete_when_some_are_reset(nginx, origin):
+    """Some of the streams are reset at any moment; the others are complete."""
     origin.answers(by_size)
     chance = random.Random(11)
     with Http2Client(nginx.port, window=20000) as client:
@@ -96,7 +96,7 @@ def test_streams_given_up(nginx, origin):
                 client.judge(stream, bodies.json(streams[stream]))
 
 
-def test_head(nginx, origin):
+def test_response_to_head_has_no_length_and_no_body(nginx, origin):
     origin.answers(answer(bodies.json(30000), method="HEAD"))
     with Http2Client(nginx.port) as client:
         stream = client.ask("/", method="HEAD")
@@ -105,7 +105,7 @@ def test_head(nginx, origin):
         assert client.bodies[stream] == b""
 
 
-def test_a_node_that_was_cut(nginx, origin):
+def test_truncated_response_is_a_502_on_its_stream_only(nginx, origin):
     origin.answers(lambda request: answer(bodies.json(30000), cut_at=5000) if request.path == "/cut" else by_size(request))
     with Http2Client(nginx.port) as client:
         cut, whole = client.ask("/cut"), client.ask("/30000")

@@ -1,5 +1,5 @@
-"""HTTP/2 clients that give a stream up while its answer is fetched, and would be
-stored: it is stored, the connection's other streams go on, and nothing stays."""
+"""HTTP/2 clients that reset a stream while its response is being fetched for the cache:
+the response is stored, other streams continue, and nothing leaks."""
 
 import itertools
 import os
@@ -50,7 +50,7 @@ def whole(length, id):
 
 
 class Gated(Node):
-    """Sends its answers up to a part, and the rest when it is told to."""
+    """Sends its responses up to a point, and the rest when `go` is set."""
 
     def __init__(self, length, before, **options):
         super().__init__({"eth_getBlockByHash": result(length)}, **options)
@@ -78,7 +78,7 @@ def nothing_stays(nginx, origin):
 
 
 def is_stored(nginx, origin, number, length, path="/"):
-    """... and no other request is made for it."""
+    """Asserts that the response becomes a hit without another request to the node."""
     asked = len(origin.received())
 
     def hit():
@@ -90,8 +90,8 @@ def is_stored(nginx, origin, number, length, path="/"):
     assert len(origin.received()) == asked
 
 
-# in which state the module is then: it waits for the head, it holds it, or the
-# body goes to the client and a copy of it is kept
+# the module's state at the reset: it waits for the head, it buffers, or the body is sent
+# to the client and copied for the cache
 @pytest.mark.parametrize(
     "accept, framing, before",
     [("gzip", "length", "head"), ("gzip", "length", "body"), ("gzip", "chunked", "body"), (None, "length", "head"),
@@ -99,9 +99,9 @@ def is_stored(nginx, origin, number, length, path="/"):
 )  # fmt: skip
 @pytest.mark.parametrize("size", LENGTHS)
 @pytest.mark.parametrize("path", ["/", "/unbuffered"])
-def test_while_the_node_answers(nginx, origin, path, size, accept, framing, before):
-    """The upstream module can't go on without a client that it does not buffer
-    for: that answer is asked for again."""
+def test_response_is_stored_when_its_stream_is_reset_during_the_fetch(nginx, origin, path, size, accept, framing, before):
+    """The upstream module can't continue an unbuffered response without a client: such a
+    response is fetched again."""
     length = LENGTHS[size]
     node = Gated(length, before, framing=framing)
     origin.answers(node)
@@ -122,15 +122,15 @@ def test_while_the_node_answers(nginx, origin, path, size, accept, framing, befo
         if path == "/":
             is_stored(nginx, origin, number, length)
             assert len(origin.received()) == 2
-        # the connection is good for more
+        # the connection is still usable
         again = client.ask(path, "gzip", "POST", block(number, 3))
         client.finish(again)
         assert client.judged(again) == whole(length, 3)
         assert len(origin.received()) <= 3
 
 
-def test_while_a_thread_codes(nginx, origin):
-    """The coder is at work for much longer than it takes to give it up."""
+def test_response_is_stored_when_its_stream_is_reset_during_compression(nginx, origin):
+    """Compression takes much longer than the reset."""
     length = 300_000
     origin.answers(Node({"eth_getBlockByHash": result(length)}))
     (worker,) = nginx.workers()
@@ -150,8 +150,8 @@ def test_while_a_thread_codes(nginx, origin):
             assert len(origin.received()) == 2
 
 
-def test_while_a_thread_decodes(nginx, origin):
-    """What is stored, for a client that takes no gzip."""
+def test_entry_stays_stored_when_a_stream_is_reset_during_decoding(nginx, origin):
+    """The entry is decoded for a client without gzip."""
     length = LENGTHS["long"]
     origin.answers(Node({"eth_getBlockByHash": result(length)}))
     with Http2Client(nginx.ports["port_h2"]) as client:
@@ -170,9 +170,9 @@ def test_while_a_thread_decodes(nginx, origin):
 
 
 @pytest.mark.parametrize("size", LENGTHS)
-def test_while_it_waits_for_another(nginx, origin, size):
-    """The one that waits is given up: nobody is woken for it, and the one that
-    fetches goes on. Then the one that fetches: the others get its answer."""
+def test_followers_get_the_response_when_streams_of_leader_and_follower_are_reset(nginx, origin, size):
+    """The stream of a follower is reset, and the leader continues. Then the leader's is:
+    the other followers receive its response."""
     length = LENGTHS[size]
     node = Gated(length, "head")
     origin.answers(node)
@@ -198,8 +198,8 @@ def test_while_it_waits_for_another(nginx, origin, size):
     assert len(origin.received()) == 1
 
 
-def test_all_streams_and_their_connection(nginx, origin):
-    """The client goes with all its streams, in whatever state they are."""
+def test_responses_are_stored_when_the_client_closes_its_connection(nginx, origin):
+    """The client closes the connection with streams in every state."""
     for before in ("head", "body"):
         for length in LENGTHS.values():
             node = Gated(length, before)
@@ -210,7 +210,7 @@ def test_all_streams_and_their_connection(nginx, origin):
                 for n, number in enumerate(numbers * 2):
                     client.ask("/", ["gzip", None][n % 2], "POST", block(number, n))
                 nginx.wait_for(lambda: len(origin.received()) == 3, "the node to be asked")
-            # the connection is kept until what is fetched for it is there
+            # the connection is kept until its fetches are complete
             time.sleep(0.05)
             node.go.set()
             for number in numbers:

@@ -1,5 +1,5 @@
-"""GET through the cache, as http-cache-tests (RFC 9111 and around it) sees
-it: what stock nginx's proxy_cache does right, sszip_cache does too."""
+"""GET through the cache as http-cache-tests (RFC 9111 and related rules) sees it: sszip_cache
+passes every test that stock nginx's proxy_cache passes."""
 
 import concurrent.futures
 import functools
@@ -42,7 +42,7 @@ server {
 """
 
 
-# What proxy_cache passes by breaking a rule that sszip keeps.
+# Tests that proxy_cache passes by breaking a rule that sszip keeps.
 RULES = {
     "ccreq-max-stale-age": "proxy_cache takes no notice of Age, so that a stale answer is fresh to it",
     "freshness-expires-invalid-aest": "RFC 9111, 5.3: what is no HTTP-date is in the past; proxy_cache reads AEST as GMT",
@@ -53,7 +53,7 @@ RULES = {
 
 @pytest.fixture(scope="module")
 def suite(cache_directory):
-    """Where set-up has put the package."""
+    """The folder in which set-up has installed the package."""
     path = cache_directory / "http-cache-tests" / "node_modules" / "http-cache-tests"
     assert path.is_dir(), f"scripts/setup test installs {path}"
     return path
@@ -61,7 +61,7 @@ def suite(cache_directory):
 
 @pytest.fixture(scope="module")
 def cases(suite, tmp_path_factory):
-    """The suite's origin: its port."""
+    """The port of the suite's origin."""
     port = free_port()
     directory = tmp_path_factory.mktemp("http-cache-tests")
     environment = {
@@ -93,14 +93,14 @@ def run(suite, port, only=()):
 
 
 def run_all(suite, *ports):
-    """Most of its time the suite waits: all at once."""
+    """Runs the suites concurrently: most of the time they wait."""
     with concurrent.futures.ThreadPoolExecutor(len(ports)) as pool:
         return list(pool.map(functools.partial(run, suite), ports))
 
 
 def lost(suite, port, names):
-    """Those of the tests that are not passed, by results. They have two seconds for some things,
-    which a busy machine may miss: once more."""
+    """The tests that fail, with results, after one repetition: some have two seconds for a
+    step, which a busy machine may miss."""
     results = run(suite, port, names) if names else {}
     return {name: results.get(name) for name in names if results.get(name) is not True}
 
@@ -109,8 +109,8 @@ def passed(results):
     return {name for name, result in results.items() if result is True}
 
 
-def test_no_worse_than_proxy_cache(start_nginx, suite, cases):
-    # one worker: the second request must find what the first one left
+def test_http_cache_tests_that_proxy_cache_passes_are_passed(start_nginx, suite, cases):
+    # one worker: the second request must find the first one's entry
     nginx = start_nginx(CONFIG.replace("@cases@", str(cases)), workers=1)
     stock, ours = run_all(suite, nginx.ports["port"], nginx.ports["port_sszip"])
     assert len(stock) > 300 and len(passed(stock)) > 180

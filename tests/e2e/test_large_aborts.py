@@ -1,6 +1,6 @@
-"""Witnesses of a hundred megabytes and more that end before their time: given up by
-the client, by the node, or with a reload on the way. The worker is the same
-afterwards, has its memory and descriptors back, and gives the next one whole.
+"""Witnesses of a hundred megabytes and more that are aborted by the client, by the node or
+during a reload. The worker survives, frees its memory and descriptors, and sends the
+next witness whole.
 
 SSZIP_WITNESS_MB=500 makes them as long as the longest."""
 
@@ -24,8 +24,8 @@ from tiers import times
 MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
 JSON_LENGTH = MEGABYTES * 1_000_000
 ROUNDS = times(2, 6)
-# What a worker may have more than before, in KiB, less than a witness: that of small
-# pieces, and under the sanitizer what it keeps of what was freed.
+# KiB that a worker may grow, less than a witness: small pieces, and under the sanitizer
+# its quarantine of freed memory.
 SLACK = (128 if SANITIZED else 32) << 10
 
 EXACT = bodies.json(30000)
@@ -58,13 +58,13 @@ def node():
 @pytest.fixture(scope="module")
 def nginx(start_nginx, node):
     nginx = start_nginx(CONFIG % node.address)
-    # threads and coders have their share from then on
+    # threads and encoders have allocated their memory from then on
     clients_leave(nginx, node, "length")
     return nginx
 
 
 def ask(nginx, *options, accept=OCTETS, coding=None, receive_buffer=None):
-    """A connection on which a witness is asked for; the options are the node's."""
+    """A connection with a request for a witness; the options are the node's."""
     connection = nginx.connect(receive_buffer=receive_buffer)
     connection.socket.settimeout(120)
     headers = [("Content-Type", "application/json"), ("Accept", accept)]
@@ -77,7 +77,7 @@ def ask(nginx, *options, accept=OCTETS, coding=None, receive_buffer=None):
 
 
 def whole(connection):
-    """The witness that comes, by its hash."""
+    """The hash of the witness that arrives."""
     with connection:
         response = connection.read("POST")
         assert response.status == 200, response.body[:300]
@@ -87,8 +87,8 @@ def whole(connection):
 
 
 def clients_leave(nginx, node, framing):
-    """While the node sends, while it is coded, and while they are sent to; closed or
-    reset."""
+    """Clients abort while the node sends, during conversion, and while they receive; by
+    close or reset."""
     chance = random.Random(framing)
     for when in ["node", "coder", "client"] * ROUNDS:
         options = [f"framing={framing}"]
@@ -112,24 +112,24 @@ def descriptors(pid):
 
 
 def is_unharmed(nginx, origin, worker, before, had):
-    """All that it had for those is given back, to the byte."""
+    """Asserts that memory and descriptors of aborted requests are released."""
     settled(nginx)
     assert nginx.workers() == [worker]
     nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
     nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
     origin.answers(answer(EXACT))
-    # a thread gives back what was long
+    # a thread frees long bodies
     nginx.wait_for(lambda: nginx.get("/exact").mode == "oneshot", "the memory of all answers")
     assert nginx.get("/exact").decoded == EXACT
 
 
 @pytest.fixture
 def worker(nginx, origin):
-    """It has given one witness out, and is no worse after the test."""
+    """The worker after one witness; its state is compared after the test."""
     expected = whole(ask(nginx))
     settled(nginx)
     (worker,) = nginx.workers()
-    # none of it stays
+    # no bytes of it stay reserved
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
     before, had = resident(worker), descriptors(worker)
     yield worker
@@ -139,28 +139,28 @@ def worker(nginx, origin):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_clients_that_go_away(nginx, node, worker, framing):
+def test_worker_recovers_when_clients_of_large_witnesses_abort(nginx, node, worker, framing):
     clients_leave(nginx, node, framing)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_nodes_that_go_away(nginx, node, worker, framing):
-    """The head is out only when all has come: a 502, never a part."""
+def test_response_is_502_when_the_node_truncates_a_large_witness(nginx, node, worker, framing):
+    """The head is sent only when the body is complete: a 502, never a part."""
     chance = random.Random(framing)
     for number in range(ROUNDS):
         cut = chance.choice([1, 100, chance.randrange(JSON_LENGTH), JSON_LENGTH * 99 // 100])
         options = [f"framing={framing}", f"cut={cut}"] + (["reset=on"] if number % 2 else [])
         with ask(nginx, *options, accept=chance.choice([OCTETS, EITHER])) as connection:
             assert connection.read("POST").status == 502, options
-    # who wants JSON gets as much of it as there is
+    # a client of JSON receives the part that arrived
     with ask(nginx, f"framing={framing}", f"cut={JSON_LENGTH // 2}", accept="application/json") as connection:
         with pytest.raises(Truncated):
             connection.read("POST")
 
 
-def test_a_reload_under_way(nginx, node, origin):
-    """What the node still sends, and what the client still reads, comes from the worker
-    that was there."""
+def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, origin):
+    """The worker of before the reload serves responses that the node still sends and the
+    client still reads."""
     expected = whole(ask(nginx))
     chance = random.Random(7)
     for _ in range(2):

@@ -1,6 +1,5 @@
-"""What is learnt from the node behind a place: which preset its chain has, and what
-its forks are called in light clients' updates. And that a node which does not say it,
-or lies, costs requests nothing."""
+"""Probes of a route's node: the preset of its chain, and the digests of its forks in light
+client updates. A node that reports nothing, or wrong values, must not delay requests."""
 
 import json
 import time
@@ -20,7 +19,7 @@ GENESIS = "/eth/v1/beacon/genesis"
 BLOCK = "/eth/v2/beacon/blocks/7"
 UPDATES = "/eth/v1/beacon/light_client/updates"
 
-# What a node may say where its constants should be.
+# Wrong responses of a node to a probe for its constants.
 FAULTS = {
     "absent": lambda _spec: answer(b'{"code":404,"message":"m"}', status=404),
     "garbage": lambda _spec: answer(b"<html>", type="text/html"),
@@ -66,7 +65,7 @@ def said(data):
 
 
 class Chain:
-    """What its nodes say, and updates of each epoch."""
+    """The node's constants, and an update of each epoch."""
 
     def __init__(self, lines):
         self.spec, self.genesis = lines[0]["spec"], lines[0]["genesis"]
@@ -91,7 +90,7 @@ def chain(cache_directory):
 
 @pytest.fixture(scope="module")
 def blocks(cache_directory):
-    """One of each preset, that is none of the other."""
+    """A block of each preset that is invalid in the other one."""
 
     def block(preset):
         found = specified_values(cache_directory, "answers.py", preset, "SignedBeaconBlock")
@@ -114,7 +113,7 @@ def get(nginx, place, path, *headers):
 
 
 def when_it_is_known(nginx, ask):
-    """The first answer in SSZ: what the first request asks for is there soon."""
+    """The first response in SSZ: the probe that the first request starts ends soon."""
 
     def is_it():
         response = ask()
@@ -136,13 +135,13 @@ def when_it_is_known(nginx, ask):
         ("rewritten", f"/chain{BLOCK}", f"/deep{SPEC}"),
     ],
 )
-def test_the_preset_is_learnt(nginx, origin, chain, blocks, place, path, asked_at):
+def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, blocks, place, path, asked_at):
     origin.answers(answer(said(chain.spec), split=scattered(place)), asked_at)
     origin.answers(lambda request: served(blocks["minimal"]) if "/blocks/7" in request.path else None)
     ssz = bytes.fromhex(blocks["minimal"]["ssz"])
     conditions = [("If-None-Match", '"x"'), ("Range", "bytes=0-1"), ("Accept-Encoding", "br")]
     first = get(nginx, place, path, OCTETS, *conditions)
-    # nothing waits for it
+    # no request waits for the probe
     assert (first.status, first.mode) == (406, "ssz-invalid")
     known = when_it_is_known(nginx, lambda: get(nginx, place, path, OCTETS))
     assert known.body == ssz
@@ -155,11 +154,11 @@ def test_the_preset_is_learnt(nginx, origin, chain, blocks, place, path, asked_a
     assert asked.header("Accept-Encoding") == "identity"
     for name in ("Content-Length", "Transfer-Encoding", "If-None-Match", "Range"):
         assert asked.header(name) is None, name
-    # and nothing else is asked of it
+    # the node gets no other probe
     assert {request.path for request in origin.received()} <= {asked_at, origin.last().path}
 
 
-def test_a_node_that_compresses_whatever_it_is_asked(nginx, origin, chain, blocks):
+def test_preset_is_read_from_a_compressed_response(nginx, origin, chain, blocks):
     origin.answers(answer(said(chain.spec), coding="gzip", split=bytewise, framing="chunked"), SPEC)
     origin.answers(served(blocks["minimal"]), BLOCK)
     known = when_it_is_known(nginx, lambda: get(nginx, "gzipped", BLOCK, EITHER))
@@ -167,7 +166,7 @@ def test_a_node_that_compresses_whatever_it_is_asked(nginx, origin, chain, block
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_node_that_does_not_say_it_costs_nothing(nginx, origin, chain, blocks, fault):
+def test_requests_are_not_delayed_when_a_probe_fails(nginx, origin, chain, blocks, fault):
     script = FAULTS[fault](chain.spec)
     origin.answers(script, SPEC)
     origin.answers(served(blocks["mainnet"]), BLOCK)
@@ -181,11 +180,11 @@ def test_a_node_that_does_not_say_it_costs_nothing(nginx, origin, chain, blocks,
     for step in script:
         if isinstance(step, Hangup):
             assert step.seen.wait(step.seconds), "it is still awaited"
-    # after five seconds, then ten
+    # repeated after five seconds, then ten
     assert len(origin.received(SPEC)) <= 1 + (time.monotonic() - began) / 5
 
 
-def test_what_is_said_is_not_asked(nginx, origin, chain, blocks):
+def test_node_is_not_probed_when_the_preset_is_configured(nginx, origin, chain, blocks):
     origin.answers(served(blocks["minimal"]), BLOCK)
     for place in ("given", "own_path"):
         origin.requests.clear()
@@ -196,8 +195,8 @@ def test_what_is_said_is_not_asked(nginx, origin, chain, blocks):
         assert {request.path for request in origin.received()} == {BLOCK}
 
 
-def test_a_publish_asks_for_it_too_and_is_no_less_taken(nginx, origin, chain, cache_directory):
-    """What is a value in any preset is one while nobody has said which."""
+def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, origin, chain, cache_directory):
+    """A value that is valid in every preset is accepted while the preset is unknown."""
     signed = specified_values(cache_directory, "answers.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
     origin.answers(answer(said(chain.spec)), SPEC)
@@ -222,7 +221,7 @@ def test_a_publish_asks_for_it_too_and_is_no_less_taken(nginx, origin, chain, ca
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
 @pytest.mark.parametrize("place", ["updates", "updates_given"])
-def test_light_clients_updates_of_every_fork(nginx, origin, chain, place, coding, framing):
+def test_light_client_updates_of_every_fork_are_transcoded(nginx, origin, chain, place, coding, framing):
     origin.answers(answer(said(chain.spec)), SPEC)
     origin.answers(answer(said(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json, coding=coding, framing=framing, split=scattered(7)), UPDATES)
@@ -236,20 +235,20 @@ def test_light_clients_updates_of_every_fork(nginx, origin, chain, place, coding
     assert response.coding == "gzip"
     assert response.decoded == chain.octets
     assert get(nginx, place, target, JSON).decoded == chain.json
-    # and the other way round
+    # and in the other direction
     fields = {"type": OCTETS[1], "coding": coding, "framing": framing, "split": scattered(8)}
     origin.answers(answer(chain.octets, **fields), UPDATES)
     response = get(nginx, place, target, JSON)
     assert response.header("Content-Type") == "application/json"
     assert json.loads(response.decoded) == json.loads(chain.json)
-    # none is none
+    # an empty list stays empty
     origin.answers(answer(b"[]"), UPDATES)
     assert get(nginx, place, target, OCTETS).body == b""
     origin.answers(answer(b"", type=OCTETS[1]), UPDATES)
     assert json.loads(get(nginx, place, target, JSON).body) == []
 
 
-def test_updates_that_are_none(nginx, origin, chain):
+def test_invalid_light_client_updates_are_rejected(nginx, origin, chain):
     origin.answers(answer(said(chain.spec)), SPEC)
     origin.answers(answer(said(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json), UPDATES)
@@ -300,14 +299,14 @@ def replayed(start_nginx, chain, tmp_path_factory):
 
 
 @pytest.mark.parametrize("options", ["framing=length", "framing=chunked&piece=5000", "gzip=always"])
-def test_updates_of_a_replay_node(replayed, chain, options):
+def test_light_client_updates_of_a_replay_node_are_transcoded(replayed, chain, options):
     def ask():
         return replayed.get(UPDATES, None, headers=[OCTETS, ("X-Replay", options)])
 
     assert when_it_is_known(replayed, ask).body == chain.octets
 
 
-def test_another_schedule_is_learnt_after_a_reload(start_nginx, origin, chain):
+def test_fork_schedule_is_probed_again_after_a_reload(start_nginx, origin, chain):
     nginx = start_nginx(
         "proxy_http_version 1.1; sszip on; sszip_ssz on;"
         "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin@; } }"
