@@ -1,6 +1,6 @@
-"""What is learnt from nodes in configurations of others: behind TLS and HTTP/2, with five
-workers, beside brotli and Lua, with upstreams that fail, `if`, rewritten and variable paths,
-error pages, checks by subrequests, mirrors and caches; and with each allocation refused."""
+"""Probes in configurations of real operators: behind TLS and HTTP/2, with five workers, with
+brotli and Lua, with upstreams that fail, `if`, rewritten and variable paths, error pages,
+auth subrequests, mirrors and caches; and with each allocation failing in turn."""
 
 import json
 import pathlib
@@ -121,7 +121,7 @@ server {
 }
 """
 
-# where it is asked for, and with what
+# the path of the request at each server, and its headers
 PLACES = {
     "pool": (BLOCK, []),
     "if": (BLOCK, []),
@@ -153,7 +153,7 @@ OF_OTHERS = ["coders", "lua"]
 
 @pytest.fixture(scope="module", params=["before", pytest.param("after", marks=DEBIANS)])
 def nginx(request, start_nginx, certificate):
-    """Beside Debian's modules, loaded before them or after."""
+    """nginx with Debian's modules, loaded before sszip or after it."""
     if NGINX != "/usr/sbin/nginx":
         return start_nginx(HTTP, files=certificate, workers=WORKERS)
     options = {"files": certificate, "workers": WORKERS}
@@ -186,11 +186,11 @@ def minimal(origin, chain, blocks):
     "place",
     [pytest.param(place, marks=DEBIANS) if place in OF_OTHERS else place for place in PLACES],
 )
-def test_the_preset_is_learnt(nginx, origin, chain, blocks, place):
+def test_preset_is_probed_in_every_configuration(nginx, origin, chain, blocks, place):
     nginx.expect("Connection refused")
     ssz = minimal(origin, chain, blocks)
     path, headers = PLACES[place]
-    # one that is on one connection after it, too
+    # a request that follows on the same connection, too
     known = 0
 
     def is_known():
@@ -205,7 +205,7 @@ def test_the_preset_is_learnt(nginx, origin, chain, blocks, place):
                     known += 1
                 if place == "lua":
                     assert response.all("X-Lua") == ["once"]
-        # by some of the workers, and it stays known
+        # some workers know the preset, and keep it
         return known >= 12
 
     nginx.wait_for(is_known, "answers in SSZ")
@@ -215,19 +215,19 @@ def test_the_preset_is_learnt(nginx, origin, chain, blocks, place):
         assert (request.method, request.body) == ("GET", b"")
         assert request.header("Content-Type") is None
     if place == "judged":
-        # each of the client's own requests, and no other; a mirror's may come after the answer
+        # one per client request, and none per probe; a mirror's may come after the response
         count = len(origin.received(BLOCK))
         nginx.wait_for(lambda: len(origin.received("/mirror")) >= count, "the mirror's requests")
         assert len(origin.received("/judge")) == len(origin.received("/mirror")) == count
 
 
-def test_behind_tls_and_http2(nginx, origin, chain, blocks):
+def test_preset_is_probed_behind_tls_and_http2(nginx, origin, chain, blocks):
     ssz = minimal(origin, chain, blocks)
     url = f"https://127.0.0.1:{nginx.ports['port_tls']}{BLOCK}"
     for option in ("--http2", "--http1.1"):
 
         def is_known(option=option):
-            # on one connection, several at once
+            # several concurrent requests on one connection
             command = ["curl", "-sSk", option, "--parallel", "-H", f"Accept: {OCTETS[1]}"]
             command += ["-w", "%{http_code} %{http_version}\\n"]
             outputs = [str(nginx.prefix / f"out{n}") for n in range(6)]
@@ -249,8 +249,8 @@ def test_behind_tls_and_http2(nginx, origin, chain, blocks):
     assert {request.header("X-Forwarded-Proto") for request in origin.received(SPEC)} == {"https"}
 
 
-def test_a_path_that_is_made_of_variables_is_asked_for_nothing(nginx, origin, chain, blocks):
-    """docs/transcoding.md says so: `sszip_ssz_preset` has to."""
+def test_node_is_not_probed_when_its_path_is_made_of_variables(nginx, origin, chain, blocks):
+    """docs/transcoding.md requires `sszip_ssz_preset` for such a path."""
     minimal(origin, chain, blocks)
     for _ in range(8):
         response = fetch(nginx.ports["port_map"], f"/minimal{BLOCK}", headers=[OCTETS])
@@ -259,8 +259,8 @@ def test_a_path_that_is_made_of_variables_is_asked_for_nothing(nginx, origin, ch
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_an_error_page_is_no_answer(nginx, origin, blocks, status):
-    """Nor is it the client's."""
+def test_error_page_is_no_probe_result(nginx, origin, blocks, status):
+    """Clients do not receive the error page of a probe."""
     origin.answers(answer(b"no", status=status), SPEC)
     origin.answers(served(blocks["mainnet"]), BLOCK)
     ssz = bytes.fromhex(blocks["mainnet"]["ssz"])
@@ -272,7 +272,7 @@ def test_an_error_page_is_no_answer(nginx, origin, blocks, status):
 
 @pytest.fixture(scope="module")
 def short(start_nginx, preload):
-    """A pool of 112 bytes has room for next to nothing."""
+    """nginx whose request pools of 112 bytes are almost full at once."""
     nginx = start_nginx(
         "proxy_http_version 1.1; sszip on; sszip_ssz on; server { listen 127.0.0.1:@port@;"
         " request_pool_size 112; location / { proxy_pass http://@origin@; }"
@@ -284,13 +284,13 @@ def short(start_nginx, preload):
 
 
 @pytest.mark.parametrize("caller, sizes", [(PROGRAM, (0, 1 << 40)), (LIBRARIES, (3000, 1 << 40))], ids=["nginx's", "the core's"])
-def test_each_allocation_in_turn(short, origin, preload, chain, blocks, caller, sizes):
-    """Whether it is learnt or not: the client's own answer is one, and the next comes
-    soon."""
+def test_responses_are_right_when_any_allocation_of_a_probe_fails(short, origin, preload, chain, blocks, caller, sizes):
+    """The client receives a right response whether the probe succeeds or not, and the next
+    one comes soon."""
     ssz = minimal(origin, chain, blocks)
     learnt, refused = 0, 0
     for skip in range(200):
-        # what was learnt is forgotten
+        # a reload drops what earlier probes have detected
         short.reload()
         (worker,) = short.workers()
         origin.requests.clear()
@@ -311,7 +311,7 @@ def test_each_allocation_in_turn(short, origin, preload, chain, blocks, caller, 
             assert request.path in (SPEC, BLOCK)
             assert (request.method, request.body) == ("GET", b"")
         assert len(origin.received(SPEC)) <= 1
-        # and what was not learnt is none of another kind
+        # without a preset the response is a 406, and no other value
         response = fetch(short.port, BLOCK, headers=[OCTETS])
         assert (response.status, response.body == ssz) in ((200, True), (406, False))
         learnt += response.status == 200

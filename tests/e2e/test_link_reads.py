@@ -1,5 +1,5 @@
-"""What the cache's owner sends is read a little at a time: other clients of the
-worker have their turn between, however long an entry is."""
+"""The owner's messages are read in portions: other clients of the worker are served in
+between, whatever the length of an entry."""
 
 import random
 
@@ -11,10 +11,10 @@ from harness.rpc import Node, call
 
 pytestmark = pytest.mark.bare
 
-# of which a worker reads this much before others have their turn
+# bytes that a worker reads before it serves other connections
 MOST = 256 << 10
 
-# 24 MiB of hexadecimal digits: half of that when it is coded
+# 24 MiB of hexadecimal digits: compressed, half of that
 LENGTH = 24 << 20
 
 CONFIG = """
@@ -42,7 +42,7 @@ def owner():
     owner.close()
 
 
-def test_a_long_entry_is_read_in_turns(start_nginx, origin, owner, preload):
+def test_long_entry_of_the_owner_is_read_in_limited_portions(start_nginx, origin, owner, preload):
     result = b'"0x' + random.Random(7).randbytes(LENGTH // 2).hex().encode() + b'"'
     node = Node({"eth_getBlockByHash": result})
     origin.answers(node)
@@ -52,20 +52,20 @@ def test_a_long_entry_is_read_in_turns(start_nginx, origin, owner, preload):
     assert len(first.post("/", call("eth_getBlockByHash", BLOCK)).decoded) > LENGTH
     first.wait_for(lambda: owner.status()["memory"]["entries"], "the owner to have it")
 
-    # another process asks the owner for it, which is never too slow for it
+    # the hot tier has no room for the entry: each lookup is sent to the owner
     second = start_nginx(config, environment=preload.environment)
     wait_until_linked(second, owner)
     (worker,) = second.workers()
 
     def hit():
-        """A busy machine's owner is not waited for."""
+        """The worker waits for the owner of a busy machine."""
         with preload.reading(worker, patience=20):
             answer = second.post("/", call("eth_getBlockByHash", BLOCK, "2"))
         assert answer.decoded == b'{"jsonrpc":"2.0","id":2,"result":%b}\n' % result
         return answer.header("Cache-Status").startswith("sszip; hit")
 
     second.wait_for(hit, "a hit")
-    # all of it has come this way, and what an event stream says beside it; what
-    # came while others had their turn may be an event of its own
+    # the whole entry came over this connection, and events of the owner's stream; bytes that
+    # came while others were served may be an event of their own
     assert preload["total"] > LENGTH // 2
     assert preload["longest"] <= 2 * MOST + (16 << 10)

@@ -1,5 +1,5 @@
-"""Where answers come from in nginx besides a plain proxy_pass: files, return,
-named and nested locations, if, X-Accel-Redirect, variables, upstreams."""
+"""Sources of responses in nginx other than a plain proxy_pass: files, return, named and
+nested locations, if, X-Accel-Redirect, variables, upstreams."""
 
 import pytest
 
@@ -77,7 +77,7 @@ OPTIONS = {
 class TestFiles:
     @pytest.mark.parametrize("where", ["/files/", "/files-sendfile/", "/files-aio/", "/files-directio/"])
     @pytest.mark.parametrize("name, content", [("a.json", BODY), ("large.json", LARGE), ("small.json", bodies.json(1000)), ("empty.json", b"")])
-    def test_json(self, nginx, origin, where, name, content, accept):
+    def test_json_file_is_compressed_above_the_minimum_length(self, nginx, origin, where, name, content, accept):
         response = nginx.get(where + name, accept)
         assert (response.status, response.framing) == (200, "length")
         assert response.decoded == content
@@ -86,15 +86,15 @@ class TestFiles:
         assert response.coding == ("gzip" if coded else None)
         assert response.header("Accept-Ranges") == (None if coded else "bytes")
 
-    def test_png(self, nginx, origin, accept):
+    def test_png_file_is_sent_uncompressed(self, nginx, origin, accept):
         response = nginx.get("/files/a.png", accept)
         assert (response.coding, response.body, response.header("Vary")) == (None, BODY, None)
 
-    def test_the_log_shows_what_the_client_said(self, nginx, origin, accept):
+    def test_log_has_the_accept_encoding_of_the_client(self, nginx, origin, accept):
         accept = accept and "br, gzip;q=0.5"
         assert nginx.get("/files/a.json", accept).logged["accept_encoding"] == (accept or "")
 
-    def test_a_listing(self, nginx, origin, accept):
+    def test_directory_listing_is_complete(self, nginx, origin, accept):
         response = nginx.get("/index/", accept)
         assert response.status == 200
         assert response.decoded.count(b'"name"') == 100
@@ -102,48 +102,48 @@ class TestFiles:
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 class TestReturn:
-    def test_text(self, nginx, origin, accept):
+    def test_text_of_return_is_compressed(self, nginx, origin, accept):
         for path in ("/return", "/return-var"):
             response = nginx.get(path, accept)
             assert response.coding == (accept and "gzip")
             assert (response.framing, response.decoded) == ("length", TEXT.encode())
 
-    def test_nothing(self, nginx, origin, accept):
+    def test_empty_return_is_sent_uncompressed(self, nginx, origin, accept):
         response = nginx.get("/empty", accept)
         assert (response.coding, response.length, response.body) == (None, 0, b"")
 
-    def test_a_redirect(self, nginx, origin, accept):
+    def test_redirect_of_return_is_sent(self, nginx, origin, accept):
         assert nginx.get("/redirect", accept).status == 302
 
-    def test_stub_status(self, nginx, origin, accept):
+    def test_stub_status_is_sent(self, nginx, origin, accept):
         assert b"Active connections" in nginx.get("/status", accept).body
 
 
 class TestRedirectedInside:
-    def test_rewrite(self, nginx, origin):
+    def test_rewritten_request_for_a_file_is_compressed(self, nginx, origin):
         response = nginx.get("/rewrite")
         assert (response.coding, response.decoded) == ("gzip", BODY)
 
-    def test_try_files_to_a_named_location(self, nginx, origin):
+    def test_try_files_to_a_named_location_is_compressed(self, nginx, origin):
         origin.answers(geth())
         response = nginx.get("/try")
         assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
         assert origin.last().header("Accept-Encoding") == "identity"
 
     @pytest.mark.parametrize("first", [b"", b"x" * 20000], ids=["without-a-body", "with-a-body"])
-    def test_x_accel_redirect_to_a_file(self, nginx, origin, first):
+    def test_x_accel_redirect_to_a_file_is_compressed(self, nginx, origin, first):
         origin.answers(answer(first, headers=[("X-Accel-Redirect", "/protected/a.json")]))
         response = nginx.get("/accel")
         assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
         assert response.mode == "oneshot"
 
-    def test_x_accel_redirect_to_where_it_is_off(self, nginx, origin):
+    def test_x_accel_redirect_to_a_location_with_sszip_off_is_sent_uncompressed(self, nginx, origin):
         origin.answers(answer(headers=[("X-Accel-Redirect", "/protected-off/a.json")]))
         response = nginx.get("/accel")
         assert (response.coding, response.body) == (None, BODY)
         assert response.mode == "off"
 
-    def test_x_accel_redirect_to_a_named_location(self, nginx, origin):
+    def test_x_accel_redirect_to_a_named_location_is_compressed(self, nginx, origin):
         origin.answers(answer(headers=[("X-Accel-Redirect", "@node")]), "/accel")
         script = iter([answer(headers=[("X-Accel-Redirect", "@node")]), geth()])
 
@@ -159,23 +159,23 @@ class TestRedirectedInside:
 
 class TestProxied:
     @pytest.mark.parametrize("path", ["/if?where=node", "/variable", "/upstream", "/inherits/inner"])
-    def test_wherever_proxy_pass_stands(self, nginx, origin, path):
+    def test_response_is_compressed_wherever_proxy_pass_is_set(self, nginx, origin, path):
         origin.answers(geth())
         response = nginx.get(path)
         assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
         assert origin.last().header("Accept-Encoding") == "identity"
 
-    def test_if_to_a_file(self, nginx, origin):
+    def test_if_to_a_file_is_compressed(self, nginx, origin):
         assert nginx.get("/if?where=file").decoded == BODY
         assert nginx.get("/if?where=else").status == 404
 
-    def test_if_switches_it_off(self, nginx, origin):
+    def test_sszip_off_inside_if_is_honoured(self, nginx, origin):
         origin.answers(geth())
         response = nginx.get("/if?where=coded")
         assert (response.framing, response.mode) == ("chunked", "off")
         assert origin.last().header("Accept-Encoding") == "gzip"
 
-    def test_limit_except(self, nginx, origin):
+    def test_limit_except_is_honoured(self, nginx, origin):
         origin.answers(geth())
         assert nginx.get("/limited").status == 403
         response = nginx.post("/limited")
@@ -184,23 +184,23 @@ class TestProxied:
 
 
 class TestInheritance:
-    def test_off_in_a_location(self, nginx, origin):
+    def test_location_may_switch_sszip_off(self, nginx, origin):
         origin.answers(geth())
         response = nginx.get("/outer")
         assert (response.framing, response.decoded) == ("chunked", BODY)
         assert response.mode == "off"
 
-    def test_on_inside_off(self, nginx, origin):
+    def test_inner_location_may_switch_sszip_on(self, nginx, origin):
         origin.answers(geth())
         assert nginx.get("/outer/inner").mode == "oneshot"
         origin.answers(geth(bodies.json(4000)))
         assert nginx.get("/outer/inner").mode == "too-small"
 
-    def test_an_inner_location_keeps_what_it_does_not_say(self, nginx, origin):
+    def test_inner_location_inherits_unset_directives(self, nginx, origin):
         origin.answers(geth(bodies.json(5000)))
         assert nginx.get("/inherits/inner").mode == "too-small"
 
-    def test_off_is_the_default(self, nginx, origin):
+    def test_sszip_is_off_by_default(self, nginx, origin):
         origin.answers(geth())
         response = nginx.get("/", port="port_off")
         assert (response.framing, response.mode) == ("chunked", "off")
@@ -208,7 +208,7 @@ class TestInheritance:
 
 
 @pytest.mark.parametrize("accept", ["gzip, br", None])
-def test_other_kinds_of_upstream_are_asked_for_identity_too(start_nginx, accept):
+def test_scgi_upstream_gets_accept_encoding_identity(start_nginx, accept):
     node = ScgiNode(BODY)
     nginx = start_nginx(
         f"""server {{

@@ -1,4 +1,4 @@
-"""For how long a worker waits for what the cache's owner knows."""
+"""The time for which a worker waits for a lookup at the owner."""
 
 import os
 import signal
@@ -35,8 +35,8 @@ def owner():
     owner.close()
 
 
-# By default a look-up is waited for as long as a test takes, so that a busy machine makes no
-# miss of a hit.
+# By default a lookup waits as long as a test takes, so that a busy machine makes no miss
+# of a hit.
 PATIENT = {"SSZIP_TIMES": "lookup_timeout=30s link_silence=60s"}
 
 
@@ -54,11 +54,11 @@ def test_lookup_in_a_stopped_owner_is_a_miss_after_the_timeout_only(start_nginx,
     first.post("/", BLOCK)
     first.wait_for(lambda: owner.status()["memory"]["entries"], "the owner to have it")
 
-    # it has nothing in its own memory
+    # the hot tier of this nginx is empty
     second = start_nginx(config.replace("@line@", line), environment=PATIENT)
     wait_until_linked(second, owner)
     stop(owner.process.pid)
-    # a miss comes while the owner is stopped, a hit when it goes on: later than any miss is due
+    # the owner continues later than a miss is due: a miss comes before, a hit after
     goes_on = threading.Timer(0.25, os.kill, (owner.process.pid, signal.SIGCONT))
     if is_hit:
         goes_on.start()
@@ -74,7 +74,7 @@ def test_lookup_in_a_stopped_owner_is_a_miss_after_the_timeout_only(start_nginx,
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["after", "before"])
-def test_beside_a_store_of_its_own(start_nginx, order):
+def test_lookup_timeout_may_precede_or_follow_the_store(start_nginx, order):
     lines = ["sszip_cache_path @prefix@/cache max_size=64m;", "sszip_cache_lookup_timeout 1s;"]
     config = CONFIG.replace("sszip_cache_owner unix:@socket@;", "").replace("@line@", "\n".join(lines[::order]))
     wait_until_linked(start_nginx(config))

@@ -1,4 +1,4 @@
-"""sszip for Lua (docs/lua.md): what it knows of a request, and what it does to it."""
+"""sszip for Lua (docs/lua.md): properties of a request, and its control."""
 
 import gzip
 import json
@@ -61,7 +61,7 @@ server {
 
 @pytest.fixture(scope="module", params=["before", "after"])
 def nginx(request, start_nginx):
-    """sszip is loaded before the Lua module or after it."""
+    """nginx that loads sszip before the Lua module or after it."""
     return lua_nginx(start_nginx, CONFIG, request.param)
 
 
@@ -76,7 +76,7 @@ _number = iter(range(1, 1 << 30))
 
 
 def block():
-    """A call that nobody has made before."""
+    """A call that no test has sent before."""
     return call("eth_getBlockByHash", '["0x%064x",true]' % next(_number))
 
 
@@ -89,12 +89,12 @@ def post(nginx, body, headers=(), path="/", **phases):
 
 
 def asked_in(nginx, phase, code, body=None, **request):
-    """What a chunk returns that is run in a phase of a request to the node."""
+    """The results of a chunk that runs in a phase of a request to the node."""
     post(nginx, body or block(), **{phase: code}, **request)
     return heard(nginx, phase)
 
 
-def test_what_the_cache_had_to_do_with_it(nginx, node):
+def test_cache_status_and_key_are_known_after_the_lookup(nginx, node):
     body, said = block(), "return sszip.status(), sszip.reason(), sszip.key()"
     for phase, statuses in (("header", ["MISS", "HIT"]), ("filter", ["HIT"]), ("log", ["HIT"])):
         for status in statuses:
@@ -102,20 +102,20 @@ def test_what_the_cache_had_to_do_with_it(nginx, node):
             assert found == status.encode() and len(key) == 64, phase
     variables = asked_in(nginx, "log", "return ngx.var.sszip_cache_status, ngx.var.sszip_cache_key", body)
     assert variables == [b"HIT", key]
-    # before it was looked up
+    # before the lookup
     for phase in ("rewrite", "access"):
         assert asked_in(nginx, phase, said, body) == [None, None, None]
-    # of a batch there is no one key
+    # a batch has more than one key
     batch = b"[" + body + b"," + call("eth_chainId", id="2") + b"]"
     assert asked_in(nginx, "log", said, batch)[2] is None
 
 
-def test_a_reason_is_told(nginx, node):
+def test_reason_of_a_bypass_is_returned(nginx, node):
     field = [("Authorization", "Bearer x")]
     assert asked_in(nginx, "log", "return sszip.reason()", headers=field) == b"credentials"
 
 
-def test_where_there_is_no_request(start_nginx, nginx):
+def test_functions_report_an_error_without_a_request(start_nginx, nginx):
     code = """
         local said
         ngx.timer.at(0, function() said = show(sszip.status(), sszip.calls()) end)
@@ -132,13 +132,13 @@ def test_where_there_is_no_request(start_nginx, nginx):
     disabled = b"API disabled in the context of init_by_lua*"
     for number, why in enumerate([b"no request found"] * 2 + [disabled] * 5, 1):
         assert outcome(b"boolean 4 true" + lua(other, f"return in_init[{number}]")) == [None, why], functions[number - 1]
-    # what was asked then is not remembered
+    # results of the init phase are not reused
     other.wait_for(lambda: lua(other, "return sszip.set('a', 'b', 60)") is True, "the store")
     assert isinstance(lua(other, "return sszip.purge{ all = true }"), int)
 
 
 @pytest.mark.parametrize("phase", ["rewrite", "access"])
-def test_a_request_that_is_not_looked_up_or_not_stored(nginx, node, phase):
+def test_bypass_prevents_lookup_storage_or_both(nginx, node, phase):
     body = block()
 
     def count(code):
@@ -157,18 +157,18 @@ def test_a_request_that_is_not_looked_up_or_not_stored(nginx, node, phase):
     assert asked_in(nginx, "log", "return sszip.reason()", body) != b"bypass"
     post(nginx, body, **{phase: "return sszip.bypass('look_up')", "log": "return sszip.reason()"})
     assert heard(nginx, "log") == b"bypass"
-    # the last one counts
+    # the last call of bypass counts
     assert count("sszip.bypass() return sszip.bypass('store')") == 0
 
 
-def test_what_was_said_survives_a_redirect(nginx, node):
+def test_bypass_survives_an_internal_redirect(nginx, node):
     body, before = block(), node.count()
     for _ in range(2):
         assert post(nginx, body, path="/redirected").status == 200
     assert node.count() - before == 2
 
 
-def test_where_it_is_too_late_to_bypass(nginx, node):
+def test_bypass_is_rejected_after_the_lookup(nginx, node):
     for phase, name in (("header", b"header_filter"), ("filter", b"body_filter"), ("log", b"log")):
         said = asked_in(nginx, phase, "return sszip.bypass()")
         assert said == [None, b"API disabled in the context of " + name + b"_by_lua*"]
@@ -178,7 +178,7 @@ def test_where_it_is_too_late_to_bypass(nginx, node):
     assert asked_in(nginx, "access", "return sszip.bypass('all')")[1].startswith(b'there are "look_up"')
 
 
-def test_a_subrequest_has_nothing_to_do_with_it(nginx):
+def test_subrequest_has_no_cache_status(nginx):
     inner, outer = fetch(nginx.port, "/capture").body.split(b"\n")
     assert outcome(b"boolean 4 true" + inner)[0] is None
     assert outcome(b"boolean 4 true" + outer) == [b"MISS"]
@@ -202,7 +202,7 @@ def read(nginx, body, opts="", headers=()):
     return asked_in(nginx, "access", CALLS % opts, body, headers=headers)
 
 
-def test_calls_are_read(nginx, node):
+def test_calls_are_returned_with_method_id_and_params(nginx, node):
     one = b'{"jsonrpc":"2.0", "params" : [ {"a":"]"} , 1 ], "method":"eth_call","id": "x\\u0041\\"" }'
     assert read(nginx, one) == b'false\neth_call "x\\u0041\\"" [ {"a":"]"} , 1 ]'
     notification = b'{"jsonrpc":"2.0","method":"eth_chainId"}'
@@ -211,7 +211,7 @@ def test_calls_are_read(nginx, node):
     assert read(nginx, null) == b"true\na null null"
 
 
-def test_a_long_body_is_read_from_its_file(nginx, node):
+def test_calls_are_read_from_a_body_in_a_file_within_limits(nginx, node):
     batch = b"[" + b",".join(call("eth_chainId", id=str(n)) for n in range(900)) + b"]"
     lines = read(nginx, batch).split(b"\n")
     assert len(lines) == 901 and lines[900] == b"eth_chainId 899 []"
@@ -221,7 +221,7 @@ def test_a_long_body_is_read_from_its_file(nginx, node):
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_a_coded_body_is_read(nginx, origin, coding):
+def test_calls_are_read_from_a_compressed_body(nginx, origin, coding):
     origin.answers(answer(b"{}"))
     batch = b"[" + b",".join(call("eth_chainId", id=str(n)) for n in range(50)) + b"]"
     coded = gzip.compress(batch) if coding == "gzip" else compress(batch)
@@ -246,12 +246,12 @@ def test_a_coded_body_is_read(nginx, origin, coding):
         (b"  ", b"no-body"),
     ],
 )
-def test_what_is_no_call_is_said_in_a_word(nginx, node, origin, body, why):
+def test_invalid_request_is_reported_by_a_reason(nginx, node, origin, body, why):
     origin.answers(answer(b"{}"))
     assert read(nginx, body) == [None, why]
 
 
-def test_a_request_without_a_body(nginx, origin):
+def test_request_without_a_body_is_reported(nginx, origin):
     origin.answers(answer(b"{}"))
     lua(nginx, "ngx.shared.heard:delete('access')")
     fetch(nginx.port, "/get", headers=[("X-Access", urllib.parse.quote(CALLS % ""))])
@@ -260,7 +260,7 @@ def test_a_request_without_a_body(nginx, origin):
     assert unread == [None, b"the request's body was not read: ngx.req.read_body()"]
 
 
-def test_calls_over_http2(nginx, origin):
+def test_calls_are_read_over_http2(nginx, origin):
     origin.answers(answer(b"{}"))
     body = b"[" + block() + b"," + call("eth_chainId", id="2") + b"]"
     with Http2Client(nginx.ports["port_h2"]) as client:
@@ -306,12 +306,12 @@ def test_calls_over_http2(nginx, origin):
         ("sszip.root('a')", "ssz"),
     ],
 )
-def test_a_wrong_type_is_thrown(nginx, expression, name):
+def test_argument_of_a_wrong_type_raises_an_error(nginx, expression, name):
     with pytest.raises(Thrown, match=f'bad "{name}" argument: '):
         lua(nginx, f"return {expression}")
 
 
-def test_each_function_is_tried_for_wrong_types_or_has_no_arguments(nginx):
+def test_every_function_with_arguments_has_a_row_about_wrong_types(nginx):
     names = lua(nginx, "local all = {} for name, it in pairs(sszip) do if type(it) == 'function' then all[#all + 1] = name end end return table.concat(all, ' ')")
     text = pathlib.Path(__file__).read_text()
     tried = {name for name in names.decode().split() if f'("sszip.{name}(' in text or f'("sszip.{name}{{' in text}
@@ -319,7 +319,7 @@ def test_each_function_is_tried_for_wrong_types_or_has_no_arguments(nginx):
 
 
 def why_not(nginx):
-    """Why it does not start."""
+    """The error with which nginx does not start."""
     nginx.expect("resty.sszip")
     with pytest.raises(AssertionError, match="nginx did not start") as failed:
         nginx.start()
@@ -327,15 +327,15 @@ def why_not(nginx):
     return str(failed.value)
 
 
-def test_without_the_module():
+def test_library_is_rejected_without_the_module():
     nginx = Nginx(frame("server { listen 127.0.0.1:@port@; }"), main=modules("ngx_http_lua_module"), module=f"{FOLDER}/ndk_http_module.so")
     conf = nginx.prefix / "nginx.conf"
-    # the log's variables are sszip's
+    # the log's variables are defined by sszip
     conf.write_text(re.sub(r"log_format story [^;]*;|access_log .*", "", conf.read_text()))
     assert "ngx_http_sszip_module is not loaded" in why_not(nginx)
 
 
-def test_a_library_of_another_version(start_nginx, tmp_path):
+def test_library_of_another_version_is_rejected(start_nginx, tmp_path):
     (tmp_path / "resty/sszip").mkdir(parents=True)
     for name in ("sszip.lua", "sszip/owner.lua"):
         text = (LIBRARY / "resty" / name).read_text().replace("local ABI = 1", "local ABI = 2")
@@ -344,7 +344,7 @@ def test_a_library_of_another_version(start_nginx, tmp_path):
     assert "different versions" in why_not(nginx)
 
 
-def test_what_is_counted(start_nginx, nginx, node):
+def test_stats_return_the_counters_of_all_workers(start_nginx, nginx, node):
     assert lua(nginx, "return sszip.stats()")[1] == b'nothing is counted: no location has "sszip_status on"'
     http = """
         sszip on; sszip_cache on; sszip_cache_namespace lua;

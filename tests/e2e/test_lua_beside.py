@@ -1,5 +1,5 @@
-"""sszip for Lua as others have their servers: TLS and HTTP/2, CORS by `if`, brotli and gzip,
-several upstreams, five workers, either load order; with curl, and with clients that leave."""
+"""sszip for Lua in a realistic server: TLS and HTTP/2, CORS by `if`, brotli and gzip, several
+upstreams, five workers, either load order; with curl, and with clients that abort."""
 
 import json
 import pathlib
@@ -81,14 +81,14 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["before", "after"])
 def nginx(request, start_nginx, files):
-    """sszip is what is loaded first, or the last."""
+    """nginx that loads sszip first or last."""
     http, options = frame(HTTP), {"files": files, "workers": WORKERS}
     if request.param == "before":
         nginx = start_nginx(http, main=modules(BROTLI, *NAMES), **options)
     else:
         ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
         nginx = start_nginx(http, main=modules(*NAMES) + ours, module=FOLDER / f"{BROTLI}.so", **options)
-    # those that have no store yet keep nothing
+    # workers that are not linked to the store yet keep no values
     wait_until_linked(nginx)
     return nginx
 
@@ -111,12 +111,12 @@ _number = iter(range(1, 1 << 30))
 
 
 def block(id="1"):
-    """A call that nobody has made before."""
+    """A call that no test has sent before."""
     return call("eth_getBlockByHash", '["0x%064x",true]' % next(_number), id)
 
 
 def curl(nginx, body, *options, coding="br, gzip", version="--http2", method="POST"):
-    """Status, fields (of lower case), and the body, decoded by curl."""
+    """Status, headers (in lower case), and the body, decoded by curl."""
     command = ["curl", "-sSk", version, "--compressed", "-X", method, "-D", "-", "--max-time", "30"]
     command += ["-H", f"Accept-Encoding: {coding}", "-H", "Content-Type: application/json", "-H", f"Origin: {ORIGIN}"]
     command += ["--data-binary", "@-"] if body is not None else []
@@ -132,7 +132,7 @@ def curl(nginx, body, *options, coding="br, gzip", version="--http2", method="PO
 
 @pytest.mark.parametrize("version", ["--http2", "--http1.1"])
 @pytest.mark.parametrize("coding", ["br, gzip", "gzip", "br", "identity"])
-def test_answers_are_right_and_hits_come(nginx, node, coding, version):
+def test_responses_are_right_and_become_hits_in_every_coding(nginx, node, coding, version):
     body = block("7")
     seen = set()
 
@@ -149,7 +149,7 @@ def test_answers_are_right_and_hits_come(nginx, node, coding, version):
     assert node.count() <= WORKERS
 
 
-def test_policy_holds_over_http2(nginx, node):
+def test_policy_is_enforced_over_http2(nginx, node):
     status, fields, _ = curl(nginx, call("debug_setHead", '["0x1"]'))
     assert (status, fields["access-control-allow-origin"]) == (403, ORIGIN)
     status, fields, _ = curl(nginx, b"[1]")
@@ -159,7 +159,7 @@ def test_policy_holds_over_http2(nginx, node):
     assert node.count() == 0
 
 
-def test_who_wants_fresh_answers_has_them(nginx, node):
+def test_client_with_bypass_gets_fresh_responses(nginx, node):
     body = block()
     nginx.wait_for(lambda: curl(nginx, body)[1]["x-status"] == "HIT", "a hit")
     before = node.count()
@@ -170,19 +170,19 @@ def test_who_wants_fresh_answers_has_them(nginx, node):
     assert node.count() == before + 3
 
 
-def test_batches_by_either_upstream(nginx, node):
+def test_batches_are_right_with_either_upstream(nginx, node):
     batch = b"[" + block("1") + b"," + call("eth_chainId", id="2") + b"]"
     for chain in ("", "1") * 3:
         options = ["-H", f"X-Chain: {chain}"] if chain else []
         status, _, content = curl(nginx, batch, *options)
         results = {one["id"]: one["result"] for one in json.loads(content)}
         assert status == 200 and results == {1: json.loads(RESULT), 2: "0x1"}
-    # what a worker has stored is there for all of them
+    # all workers share stored values
     nginx.wait_for(lambda: curl(nginx, batch)[0] == 200 and lua(nginx, "return sszip.get('batch')") == b"2", "a value")
 
 
-def test_clients_that_leave(nginx, node, origin):
-    """While Lua waits for the owner of the store, while the node is asked, while it is sent."""
+def test_workers_survive_clients_that_abort(nginx, node, origin):
+    """Clients abort while Lua waits for the owner, during the fetch, and while they receive."""
     for wait in (0, 0.001, 0.005, 0.02) * 5:
         connection = nginx.connect()
         body = block()
@@ -192,6 +192,6 @@ def test_clients_that_leave(nginx, node, origin):
         connection.reset()
     status, _, content = curl(nginx, block("9"))
     assert status == 200 and json.loads(content)["id"] == 9
-    # one that the node fails, too
+    # a request that the node fails, too
     origin.answers(answer(b"no", status=503))
     assert curl(nginx, block())[0] == 503

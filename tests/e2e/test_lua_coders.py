@@ -1,4 +1,4 @@
-"""sszip for Lua (docs/lua.md): gzip, and SSZ as the command line has it."""
+"""sszip for Lua (docs/lua.md): gzip, and the SSZ functions of the command line."""
 
 import gzip
 import hashlib
@@ -25,7 +25,7 @@ def nginx(start_nginx):
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_gzip_is_gzip(nginx, body):
+def test_gzip_is_readable_and_gunzip_reads_all_members(nginx, body):
     for level in ("", ", 0", ", 1", ", 6", ", 12"):
         coded = lua(nginx, f"return sszip.gzip({quoted(body)}{level})")
         assert gzip.decompress(coded) == body
@@ -34,18 +34,18 @@ def test_gzip_is_gzip(nginx, body):
     assert lua(nginx, f"return sszip.gunzip({quoted(twice)})") == body + b"and more"
 
 
-def test_gzip_of_20_mb(nginx):
+def test_gzip_compresses_20_mb(nginx):
     code = "local long = string.rep('0123456789', 2000000) local coded = sszip.gzip(long) return coded, sszip.gunzip(coded) == long"
     coded, same = lua(nginx, code)
     assert same and len(gzip.decompress(coded)) == 20_000_000
 
 
 @pytest.mark.parametrize("level", ["-1", "13", "1.5", "0/0", "math.huge"])
-def test_no_such_level(nginx, level):
+def test_gzip_reports_an_invalid_level(nginx, level):
     assert lua(nginx, f"return sszip.gzip('a', {level})") == [None, b"the level must be from 0 to 12"]
 
 
-def test_what_is_no_gzip(nginx):
+def test_gunzip_reports_damaged_or_long_data(nginx):
     coded = gzip.compress(b"x" * 1000)
     for data in (b"", b"x", coded[:-1], coded + b"x", zlib.compress(b"x")):
         assert lua(nginx, f"return sszip.gunzip({quoted(data)})") == [None, b"not gzip, or damaged"]
@@ -59,7 +59,7 @@ CHECKPOINT = b'{"epoch":"7","root":"0x%b"}' % (b"11" * 32)
 SSZ = (7).to_bytes(8, "little") + b"\x11" * 32
 
 
-def test_json_and_ssz(nginx):
+def test_values_are_converted_between_json_and_ssz(nginx):
     fork = "{ fork = 'electra' }"
     assert lua(nginx, f"return sszip.json_to_ssz('Checkpoint', '{CHECKPOINT.decode()}', {fork})") == SSZ
     assert lua(nginx, f"return sszip.ssz_to_json('Checkpoint', {quoted(SSZ)}, {fork})") == CHECKPOINT
@@ -75,7 +75,7 @@ def test_json_and_ssz(nginx):
     assert lua(nginx, f"return #sszip.json_to_ssz('{route}', '{value}')") == 16
 
 
-def test_a_root_is_that_of_the_specs(nginx):
+def test_root_equals_the_hash_tree_root_of_the_specs(nginx):
     epoch = (7).to_bytes(32, "little")
     expected = hashlib.sha256(epoch + b"\x11" * 32).hexdigest().encode()
     assert lua(nginx, f"return sszip.root('Checkpoint', {quoted(SSZ)}, {{ fork = 'fulu' }})") == b"0x" + expected
@@ -97,6 +97,6 @@ def test_a_root_is_that_of_the_specs(nginx):
         ("sszip.root('/eth/v1/nothing', '', { fork = 'electra' })", b"no route"),
     ],
 )
-def test_what_is_wrong_is_said(nginx, expression, why):
+def test_invalid_value_is_reported(nginx, expression, why):
     nothing, said = lua(nginx, f"return {expression}")
     assert nothing is None and why in said and len(said) > 5

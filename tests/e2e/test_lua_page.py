@@ -1,4 +1,4 @@
-"""What docs/lua.md shows for pasting is good: an nginx with Lua takes it."""
+"""The examples of docs/lua.md are valid for an nginx with Lua."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
 
 
 @pytest.mark.parametrize("block", list(examples(["docs/lua.md"])))
-def test_nginx_takes_it(session_origin, block):
+def test_examples_of_the_lua_page_are_valid(session_origin, block):
     here = block.replace("/etc/nginx/lua", str(LIBRARY))
     nginx = Nginx(placed(here), origin=session_origin, main=modules(*NAMES))
     status, said = nginx.test()

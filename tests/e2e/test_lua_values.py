@@ -1,5 +1,5 @@
-"""sszip for Lua (docs/lua.md): values of scripts, in a worker's memory and with a store;
-answers of nodes, and purges."""
+"""sszip for Lua (docs/lua.md): values of scripts, in a worker's memory and in a store;
+stored responses, and purges."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ def alone(start_nginx):
 
 @pytest.fixture(scope="module")
 def stored(start_nginx):
-    """Five workers, which share one."""
+    """Five workers with one store."""
     nginx = lua_nginx(start_nginx, SERVERS.replace("@store@", STORE), workers=5)
     ready(nginx)
     return nginx
@@ -67,7 +67,7 @@ def nginx(request):
 
 
 def ready(nginx):
-    """The store's owner takes its time to start, and workers theirs to hear of it."""
+    """Waits until the owner has started and all workers are linked to it."""
     set_by = set()
 
     def one_more():
@@ -80,7 +80,7 @@ def ready(nginx):
 
 
 def each_worker(nginx, code):
-    """What each worker says, until all of them have said something."""
+    """The results of a chunk in each worker."""
     said = {}
 
     def one_more():
@@ -100,7 +100,7 @@ def node(origin):
 
 
 @pytest.mark.parametrize("value", [b"", b"x", bytes(range(256)) * 3, b"\0" * 70000], ids=["empty", "one", "binary", "long"])
-def test_a_value_comes_back(nginx, value):
+def test_value_is_returned_unchanged(nginx, value):
     for key in (b"a", b"", b"\0\xff", b"k" * 1000):
         code = b"return sszip.set(%b, string.rep('', 0) .. %b, 60)"
         literal = quoted(value) if len(value) < 1000 else f"string.rep('\\0', {len(value)})"
@@ -110,7 +110,7 @@ def test_a_value_comes_back(nginx, value):
         assert lua(nginx, b"return sszip.get(%b)" % quoted(key).encode()) is None
 
 
-def test_a_value_of_20_mb(nginx):
+def test_value_of_20_mb_is_returned_by_every_worker(nginx):
     code = "local long = string.rep('0123456789', 2000000) local ok, err = sszip.set('long', long, 60) return ok, err, sszip.get('long') == long"
     assert lua(nginx, code) == [True, None, True]
     for found in each_worker(nginx, "#(sszip.get('long') or '')").values():
@@ -118,13 +118,13 @@ def test_a_value_of_20_mb(nginx):
     assert lua(nginx, "return sszip.delete('long')") is True
 
 
-def test_a_value_that_is_too_long(stored):
-    """A fifth of the memory is this worker's."""
+def test_value_above_the_share_of_the_worker_is_rejected(stored):
+    """The limit is the worker's share, a fifth of the memory."""
     code = "sszip.set('long', 'old', 60) return sszip.set('long', string.rep('x', 60 * 1024 * 1024), 60)"
     assert lua(stored, code) == [None, b"the value is too long for this worker's share of sszip_cache_memory"]
 
 
-def test_a_value_is_over_with_its_time(nginx):
+def test_value_expires_after_its_ttl(nginx):
     assert lua(nginx, "sszip.set('short', 'x', 0.2) return sszip.get('short')") in (b"x", None)
     nginx.wait_for(lambda: lua(nginx, "return sszip.get('short')") is None, "the end of a value")
     assert lua(nginx, "return sszip.set('a', 'b', 0)") == [None, b"the ttl must be a millisecond at least"]
@@ -134,18 +134,18 @@ def test_a_value_is_over_with_its_time(nginx):
     assert lua(nginx, "sszip.set('a', 'c', 60) return sszip.get('a')") == b"c"
 
 
-def test_a_store_shares_values_among_workers_and_reloads(stored):
+def test_values_are_shared_between_workers_and_reloads_with_a_store(stored):
     assert lua(stored, "return sszip.set('shared', 'value', 600)") is True
     assert all(found == [b"value"] for found in each_worker(stored, "sszip.get('shared')").values())
     stored.reload()
     ready(stored)
     assert all(found == [b"value"] for found in each_worker(stored, "sszip.get('shared')").values())
     assert lua(stored, "return sszip.delete('shared')") is True
-    # what a delete is over for is over in each worker
+    # a deleted value is gone in each worker
     assert all(found == [None] for found in each_worker(stored, "sszip.get('shared')").values())
 
 
-def test_without_a_store_a_value_is_its_workers(start_nginx):
+def test_value_belongs_to_its_worker_without_a_store(start_nginx):
     nginx = lua_nginx(start_nginx, SERVERS.replace("@store@", ""), workers=3)
     setter = lua(nginx, "sszip.set('own', 'value', 600) return ngx.worker.id()")
     for worker, found in each_worker(nginx, "sszip.get('own')").items():
@@ -154,7 +154,7 @@ def test_without_a_store_a_value_is_its_workers(start_nginx):
     assert all(found == [None] for found in each_worker(nginx, "sszip.get('own')").values())
 
 
-def test_no_cache_no_values(start_nginx):
+def test_value_functions_report_an_error_without_a_cache(start_nginx):
     nginx = lua_nginx(start_nginx, "server { listen 127.0.0.1:@port@; sszip on; @lua@ }")
     why = b"nothing is cached here: sszip_cache is on nowhere"
     for code in ("sszip.set('a', 'b', 1)", "sszip.get('a')", "sszip.delete('a')", f"sszip.answer('{'0' * 64}')"):
@@ -162,7 +162,7 @@ def test_no_cache_no_values(start_nginx):
 
 
 @pytest.mark.parametrize("phase", ["set", "header", "filter", "log"])
-def test_where_nothing_can_be_waited_for(nginx, phase):
+def test_memory_is_used_in_phases_that_cannot_yield(nginx, phase):
     name = {"header": b"header_filter", "filter": b"body_filter"}.get(phase, phase.encode())
     disabled = b"API disabled in the context of " + name + b"_by_lua*"
     code = "local set = sszip.set('there', 'value', 60) return set, sszip.get('there'), sszip.get('nowhere')"
@@ -179,15 +179,15 @@ def test_where_nothing_can_be_waited_for(nginx, phase):
 
 
 @pytest.mark.parametrize("phase", ["rewrite", "access"])
-def test_phases_that_wait(nginx, phase):
+def test_values_are_set_and_deleted_in_phases_that_yield(nginx, phase):
     code = "assert(sszip.set('p', 'value', 60)) local value = sszip.get('p') assert(sszip.delete('p')) return value, sszip.get('p')"
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
     fetch(nginx.port, "/phases", headers=[(f"X-{phase}", quote(code))])
     assert heard(nginx, phase) == [b"value", None]
 
 
-def test_while_tls_begins(start_nginx, tmp_path):
-    """nginx as it is can't wait there: what is in memory has to do."""
+def test_memory_is_used_during_the_tls_handshake(start_nginx, tmp_path):
+    """Stock nginx can't yield there: only values in memory are returned."""
     chain, key = certificate(tmp_path)
     http = SERVERS.replace("@store@", STORE).replace("@lua@", """
         @lua@
@@ -215,7 +215,7 @@ def test_while_tls_begins(start_nginx, tmp_path):
         assert heard(nginx, name) == [True, b"value", None, None, disabled]
 
 
-def test_in_a_timer(nginx):
+def test_values_are_set_and_deleted_in_a_timer(nginx):
     code = """
         local said
         ngx.timer.at(0, function()
@@ -228,7 +228,7 @@ def test_in_a_timer(nginx):
 
 
 def stored_block(nginx, number):
-    """A node's answer that is stored, and its key."""
+    """A stored response of the node, and its key."""
     body = call("eth_getBlockByHash", '["0x%064x",true]' % number)
     for _ in range(3):
         answered = fetch(nginx.port, "/", method="POST", body=body, headers=[JSON])
@@ -236,19 +236,19 @@ def stored_block(nginx, number):
     return body, answered, key
 
 
-def test_a_nodes_answer(alone, node):
+def test_stored_response_is_returned_by_its_key(alone, node):
     _, answered, key = stored_block(alone, 1)
     assert lua(alone, f"return sszip.answer('{key}', '1')") == answered.decoded
     assert lua(alone, f"return sszip.answer('{key}')") == answered.decoded.replace(b'"id":1', b'"id":null')
     assert lua(alone, f"return sszip.answer('{'0' * 64}')") is None
     assert lua(alone, "return sszip.answer('12')") == [None, b"the key must be 64 hexadecimal digits"]
     assert lua(alone, f"return sszip.answer('{key}', '{{}}')")[1].startswith(b"the id must be")
-    # no name of a value leads to it, and no value is an answer
+    # values and responses have separate keys
     assert lua(alone, f"return sszip.get('{key}')") is None
     assert lua(alone, f"sszip.set('{key}', 'mine', 60) return sszip.answer('{key}', '1')") == answered.decoded
 
 
-def test_purges(stored, node):
+def test_purge_removes_the_entries_of_its_scope(stored, node):
     def hits(body):
         before = node.count()
         assert fetch(stored.port, "/", method="POST", body=body, headers=[JSON]).status == 200
@@ -260,7 +260,7 @@ def test_purges(stored, node):
         purged = lua(stored, f"return sszip.purge{scope}")
         assert isinstance(purged, int), (number, scope, purged)
         assert not hits(body), scope
-    # values are of a namespace of their own
+    # values are in a namespace of their own
     assert lua(stored, "return sszip.set('v', 'value', 60)") is True
     assert isinstance(lua(stored, "return sszip.purge{ namespace = 'lua', blocks = '1-2' }"), int)
     assert all(found == [b"value"] for found in each_worker(stored, "sszip.get('v')").values())
@@ -278,16 +278,16 @@ def test_purges(stored, node):
         ("{ blocks = '1-2' }", b"needs a namespace"),
     ],
 )
-def test_a_purge_that_is_not_clear(stored, scope, why):
+def test_purge_with_an_unclear_scope_is_rejected(stored, scope, why):
     nothing, said = lua(stored, f"return sszip.purge{scope}")
     assert nothing is None and why in said
 
 
-def test_no_purge_without_a_store(alone):
+def test_purge_reports_an_error_without_a_store(alone):
     assert lua(alone, "return sszip.purge{ all = true }")[1].startswith(b"there is no store")
 
 
-def test_a_daemon_that_two_nginx_share(start_nginx):
+def test_values_are_shared_by_two_nginx_over_a_daemon(start_nginx):
     with contextlib.closing(Owner(max_size="64m", memory="32m")) as owner:
         owner.start()
         store = SERVERS.replace("@store@", f"sszip_cache_owner unix:{owner.socket};")
@@ -300,15 +300,15 @@ def test_a_daemon_that_two_nginx_share(start_nginx):
         assert lua(one, "return sszip.get('far')") is None
 
 
-def test_an_owner_that_does_not_answer(start_nginx):
+def test_values_stay_in_memory_when_the_owner_is_unreachable(start_nginx):
     nginx = lua_nginx(start_nginx, SERVERS.replace("@store@", "sszip_cache_owner unix:@prefix@/nobody.sock;"))
     for code in ("sszip.set('a', 'b', 60)", "sszip.get('nowhere')", "sszip.delete('a')", "sszip.purge{ all = true }"):
         assert lua(nginx, f"return {code}") == [None, b"the cache's owner can't be asked now"], code
-    # nobody could have purged it
+    # no purge can have happened
     assert lua(nginx, "sszip.set('a', 'b', 60) return sszip.get('a')") == b"b"
 
 
-def test_an_owner_that_begins_anew(start_nginx):
+def test_values_are_current_or_absent_after_the_owner_restarts(start_nginx):
     nginx = lua_nginx(start_nginx, SERVERS.replace("@store@", STORE))
     nginx.expect(r"exited on signal|connect\(\) to unix:.*/owner.sock failed")
     ready(nginx)
@@ -316,7 +316,7 @@ def test_an_owner_that_begins_anew(start_nginx):
     manager = nginx.wait_for(nginx.manager, "the cache manager")
     os.kill(manager, signal.SIGKILL)
     nginx.wait_for(lambda: nginx.manager() not in (None, manager), "another one")
-    # what lies on the disk may be gone with it; then there is nothing, and no old value
+    # the value may be lost with the owner, but no older value is returned
     nginx.wait_for(lambda: lua(nginx, "return sszip.set('after', 'it', 600)") is True, "its socket")
     assert lua(nginx, "return sszip.get('after')") == b"it"
     assert lua(nginx, "return sszip.get('lasting')") in (b"value", None)

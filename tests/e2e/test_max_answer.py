@@ -1,5 +1,5 @@
-"""How long answers may be, inside what others configure: a longer one is an error for its
-client, and no byte of it is sent. tests/cases/policy.toml has what is the same in every host."""
+"""Response limits in configurations of operators: a longer response is an error for its
+client, and no byte of it is sent. tests/cases/policy.toml has the rules of all hosts."""
 
 import json
 import pathlib
@@ -73,27 +73,27 @@ def ask(nginx, path, body=LOGS, headers=(JSON, GZIP)):
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("path", PLACES)
-def test_places(nginx, origin, path, framing):
+def test_long_response_is_an_error_in_every_location(nginx, origin, path, framing):
     for headers in ((JSON, GZIP), (JSON,)):
         for body, expected in ((LONG, TOO_LONG), (SHORT, json.loads(SHORT))):
             origin.answers(answer(body, framing=framing))
-            # each asks for something of its own
+            # each request has a key of its own
             asked = LOGS.replace(b"0x0", b"0x%d" % (len(body) + len(headers)))
             got = ask(nginx, f"{path}?{framing}{len(body)}{len(headers)}", asked, headers)
             assert (got.status, json.loads(got.decoded)) == (200, expected)
             assert got.header("Content-Type").startswith("application/json")
 
 
-def test_others_are_as_long_as_they_are(nginx, origin):
+def test_response_of_an_unlimited_method_is_sent_whole(nginx, origin):
     long = of_length(5_000_000)
     origin.answers(answer(long))
     assert ask(nginx, "/", call("eth_call", id="7")).decoded == long
-    # a block of its own forgets those around it
+    # a block with limits of its own inherits none
     assert ask(nginx, "/open").decoded == long
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_very_long_one_takes_no_memory(nginx, origin, framing):
+def test_rejected_response_takes_little_memory(nginx, origin, framing):
     long = of_length(60_000_000)
     before = max(map(resident, nginx.workers()))
     for path in ("/", "/streamed", "/no-gzip"):
@@ -103,7 +103,7 @@ def test_a_very_long_one_takes_no_memory(nginx, origin, framing):
     assert max(map(resident, nginx.workers())) < before + 20_000
 
 
-def test_a_batch(nginx, origin):
+def test_long_elements_of_a_batch_are_replaced_by_errors(nginx, origin):
     batch = b"[%b,%b,%b]" % (LOGS, call("eth_call", id="8"), call("eth_getLogs", id="9"))
     answers = b"[%b,%b,%b]" % (of_length(200_000, 8), of_length(200_000, 9), of_length(90_000, 7))
     expected = [json.loads(of_length(90_000, 7)), json.loads(of_length(200_000, 8)), {**TOO_LONG, "id": 9}]
@@ -113,7 +113,7 @@ def test_a_batch(nginx, origin):
                 origin.answers(answer(answers, framing=framing))
                 got = ask(nginx, path, batch, headers)
                 assert json.loads(got.decoded) == expected
-    # what can't be held can't be judged
+    # a batch that can't be buffered can't be evaluated
     answers = b"[%b,%b,%b]" % (of_length(3_000_000, 8), of_length(200_000, 9), of_length(90_000, 7))
     origin.answers(answer(answers))
     got = json.loads(ask(nginx, "/small", batch).decoded)
@@ -121,7 +121,7 @@ def test_a_batch(nginx, origin):
     assert [one["error"]["code"] for one in got] == [-32005, -32603, -32005]
 
 
-def test_http2(nginx, origin):
+def test_long_response_is_an_error_over_http2(nginx, origin):
     with Http2Client(nginx.ports["port_http2"]) as client:
         for framing in ("length", "chunked"):
             origin.answers(answer(LONG, framing=framing))
@@ -130,7 +130,7 @@ def test_http2(nginx, origin):
             assert json.loads(client.bodies[stream]) == TOO_LONG
 
 
-def test_nothing_is_sent_before_it_is_known(nginx, origin):
+def test_response_is_not_sent_before_its_length_is_known(nginx, origin):
     go_on = threading.Event()
     first, rest = SHORT[:50_000], SHORT[50_000:]
     fields = [TYPE, ("Transfer-Encoding", "chunked")]
@@ -143,8 +143,8 @@ def test_nothing_is_sent_before_it_is_known(nginx, origin):
 
 
 @pytest.mark.parametrize("length", [60_000, 150_000])
-def test_a_node_that_breaks_off(nginx, origin, length):
-    """Before it is known, and after."""
+def test_truncated_response_is_an_error(nginx, origin, length):
+    """The node aborts before the limit is reached, and after."""
     for framing in ("length", "chunked"):
         origin.answers(answer(of_length(200_000), framing=framing, cut_at=length))
         try:
@@ -158,7 +158,7 @@ def test_a_node_that_breaks_off(nginx, origin, length):
         assert got.status == 502 or json.loads(got.decoded) == TOO_LONG
 
 
-def test_clients_that_leave(nginx, origin):
+def test_response_limit_is_enforced_after_clients_abort(nginx, origin):
     for framing in ("length", "chunked"):
         origin.answers(answer(LONG, framing=framing))
         for _ in range(40):
@@ -167,7 +167,7 @@ def test_clients_that_leave(nginx, origin):
         assert json.loads(ask(nginx, "/").decoded) == TOO_LONG
 
 
-def test_logs(nginx, origin):
+def test_rejected_response_is_logged(nginx, origin):
     origin.answers(answer(LONG))
     length = len(ask(nginx, "/", headers=(JSON,)).body)
     line = f"denied|-|1|{length}"
@@ -177,7 +177,7 @@ def test_logs(nginx, origin):
 
 @pytest.mark.once("Debian's modules are for Debian's nginx")
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_beside_brotli(start_nginx, origin, order):
+def test_response_limit_is_enforced_with_brotli(start_nginx, origin, order):
     name = "ngx_http_brotli_filter_module"
     config = CONFIG.replace("sszip on;", "sszip on; brotli on; brotli_types *; brotli_min_length 1;", 1)
     if order == "before":

@@ -1,6 +1,6 @@
-"""sszip_memory bounds what a process holds; beyond it answers are streamed,
-and arrive in identity when not even an encoder fits. What is held is given
-back."""
+"""sszip_memory limits the bytes that a process buffers; beyond it responses are streamed,
+and sent in identity when there is no memory for an encoder. Buffered bytes are
+released."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ server {
 """
 
 
-def test_none(nginx, origin):
+def test_response_is_sent_in_identity_without_memory(nginx, origin):
     origin.answers(plain(BODY, headers=[("ETag", '"a"'), ("Accept-Ranges", "bytes")]))
     response = nginx.get("/none")
     assert (response.mode, response.coding, response.body) == ("memory", None, BODY)
@@ -47,9 +47,9 @@ def test_none(nginx, origin):
     assert response.header("Vary") == "Accept-Encoding"
 
 
-def test_enough_for_some_at_a_time(nginx, origin):
-    """Bodies that arrive slowly fill the memory with what has come of them; the next
-    passes; when they are done there is room again."""
+def test_responses_are_streamed_while_the_memory_is_full(nginx, origin):
+    """Bodies that arrive slowly fill the memory; the next response is passed; when they are
+    complete there is memory again."""
     go = threading.Event()
     held = threading.Semaphore(0)
     head, body = answer(BODY)
@@ -60,7 +60,7 @@ def test_enough_for_some_at_a_time(nginx, origin):
 
     origin.answers(slow, "/some/slow")
     origin.answers(plain(BODY), "/some/quick")
-    # some are held, others streamed
+    # some are buffered, others streamed
     slow_ones = [nginx.connect() for _ in range(6)]
     for connection in slow_ones:
         connection.send(request_bytes("/some/slow", headers=GZIP))
@@ -78,7 +78,7 @@ def test_enough_for_some_at_a_time(nginx, origin):
     nginx.wait_for(lambda: nginx.get("/some/quick").mode == "oneshot", "room again")
 
 
-def test_clients_that_leave_give_their_memory_back(nginx, origin):
+def test_memory_is_released_when_clients_abort(nginx, origin):
     go = threading.Event()
     head, body = answer(BODY)
     origin.answers([head, body[:50000], Until(go)], "/some/slow")
@@ -92,14 +92,14 @@ def test_clients_that_leave_give_their_memory_back(nginx, origin):
     go.set()
 
 
-def test_a_body_larger_than_the_memory(nginx, origin):
+def test_body_larger_than_the_memory_is_streamed(nginx, origin):
     origin.answers(plain(LARGE))
     response = nginx.get("/some")
     assert (response.mode, response.coding, response.decoded) == ("stream", "gzip", LARGE)
     assert response.framing == "chunked"
 
 
-def test_what_would_inflate_beyond_the_memory_stays(nginx, origin):
+def test_gzip_is_passed_when_its_decoded_body_exceeds_the_memory(nginx, origin):
     origin.answers(plain(LARGE, coding="gzip"))
     response = nginx.get("/zipped", accept=None)
     assert (response.coding, response.decoded) == ("gzip", LARGE)
@@ -107,8 +107,8 @@ def test_what_would_inflate_beyond_the_memory_stays(nginx, origin):
 
 
 @pytest.mark.parametrize("coded", [b"", b"length"], ids=["chunked", "length"])
-def test_a_bomb_does_not_go_off(nginx, origin, coded):
-    """100 MB of zeros in 100 KB: never more in memory than the cap allows."""
+def test_decompression_bomb_is_passed_without_exceeding_the_memory(nginx, origin, coded):
+    """100 MB of zeros in 100 KB never take more memory than the limit."""
     bomb = bodies.zeros(100_000_000)
     origin.answers(plain(bomb, coding="gzip", framing="length" if coded else "chunked"))
     with nginx.connect() as connection:
@@ -119,9 +119,9 @@ def test_a_bomb_does_not_go_off(nginx, origin, coded):
     assert peak(worker) < 60_000 * SLACK
 
 
-def test_several_members_are_inflated(nginx, origin):
-    """RFC 1952, 2.2: a file may have several members; its content is theirs
-    in a row."""
+def test_several_gzip_members_are_decoded(nginx, origin):
+    """RFC 1952, 2.2: a file may have several members; its content is the concatenation of
+    theirs."""
     coded = gzipped(BODY[:40000]) + gzipped(b"") + gzipped(BODY[40000:])
     script = [
         head_of(200, [("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Content-Length", str(len(coded)))]),
@@ -133,7 +133,7 @@ def test_several_members_are_inflated(nginx, origin):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "tail"])
-def test_damaged_gzip_arrives_as_it_is(nginx, origin, damage):
+def test_damaged_gzip_is_sent_unchanged(nginx, origin, damage):
     good = gzipped(BODY)
     coded = {"cut": good[:-9], "flip": good[:-5] + b"\0" + good[-4:], "tail": good + b"\0\1\2\3"}[damage]
     origin.answers(
@@ -145,8 +145,8 @@ def test_damaged_gzip_arrives_as_it_is(nginx, origin, damage):
 
 
 @pytest.mark.parametrize("size, requests", [(2000, 400), (100000, 100), (1000000, 10)])
-def test_answers_leave_no_memory(nginx, origin, size, requests):
-    """The resident set stays flat over thousands of answers."""
+def test_compressed_responses_leak_no_memory(nginx, origin, size, requests):
+    """The resident set stays constant over thousands of responses."""
     origin.answers(plain(bodies.json(size)))
 
     def work():
@@ -158,7 +158,7 @@ def test_answers_leave_no_memory(nginx, origin, size, requests):
     assert growth(nginx, work, rounds=8) < 2048 * SLACK
 
 
-def test_identity_leaves_no_memory_either(nginx, origin):
+def test_incompressible_responses_leak_no_memory(nginx, origin):
     origin.answers(plain(bodies.random(100000)))
 
     def work():
@@ -171,8 +171,8 @@ def test_identity_leaves_no_memory_either(nginx, origin):
 
 
 @pytest.mark.shipped("failures on demand lie between the core and the system's allocator")
-def test_large_answers_give_their_memory_back(nginx, origin):
-    """After a peak the process does not keep what it needed once."""
+def test_memory_of_a_large_response_is_returned_to_the_system(nginx, origin):
+    """The process returns the memory of a peak."""
     (worker,) = nginx.workers()
     origin.answers(plain(bodies.json(400_000)))
     assert nginx.get("/").coding == "gzip"
@@ -184,8 +184,8 @@ def test_large_answers_give_their_memory_back(nginx, origin):
     )
 
 
-def test_a_stream_that_is_flushed_by_time_takes_no_more_the_longer_it_is(start_nginx, origin):
-    """Its flushes use one buffer: an hour of them took 69 MB."""
+def test_memory_of_a_stream_that_is_flushed_by_time_is_constant(start_nginx, origin):
+    """All flushes use one buffer: without it an hour of flushes took 69 MB."""
     nginx = start_nginx(
         "sszip on; sszip_hold 0 1ms; sszip_types *; proxy_http_version 1.1;"
         "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin_unix@; } }"

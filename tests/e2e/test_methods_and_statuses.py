@@ -1,5 +1,4 @@
-"""HEAD, 1xx, 304 and error pages: where nginx itself has a say beside the
-node."""
+"""HEAD, 1xx, 304 and error pages, where nginx itself changes the node's response."""
 
 import re
 
@@ -41,7 +40,7 @@ OPTIONS = {"files": {"www/files/404.json": PAGE, "www/files/502.json": SORRY, "w
 
 
 class TestHead:
-    def test_of_a_node(self, nginx, origin):
+    def test_response_to_head_of_the_node_has_a_weak_etag_and_no_length(self, nginx, origin):
         origin.answers(answer(BODY, method="HEAD", headers=[("ETag", '"a"')]))
         response = nginx.head("/")
         assert (response.status, response.length, response.body) == (200, None, b"")
@@ -49,12 +48,12 @@ class TestHead:
         assert origin.last().method == "HEAD"
         assert response.mode == "head"
 
-    def test_of_a_file(self, nginx, origin):
+    def test_response_to_head_of_a_file_has_a_length_in_identity_only(self, nginx, origin):
         assert nginx.head("/files/a.json").length is None
         assert nginx.head("/files/a.json", accept=None).length == len(BODY)
 
-    def test_agrees_with_get(self, nginx, origin):
-        """All fields but those that only the coder knows."""
+    def test_response_to_head_has_the_headers_of_get(self, nginx, origin):
+        """The headers are equal, except those that depend on the encoder."""
         for accept in ("gzip", None):
             fields = []
             for ask in (nginx.get, nginx.head):
@@ -68,7 +67,7 @@ class TestHead:
                 )
             assert fields[0] == fields[1]
 
-    def test_keeps_the_connection_in_step(self, nginx, origin):
+    def test_connection_is_kept_after_head(self, nginx, origin):
         origin.answers(lambda request: answer(BODY, method=request.method))
         with nginx.connect() as connection:
             for method in ("HEAD", "GET", "HEAD", "HEAD", "GET"):
@@ -78,8 +77,8 @@ class TestHead:
 
 
 class TestInterim:
-    """What nginx makes of 1xx from a node differs between its versions; with
-    sszip it is the same as without."""
+    """Versions of nginx treat 1xx responses differently; with sszip each treats them as
+    without it."""
 
     @pytest.mark.parametrize(
         "interim",
@@ -93,7 +92,7 @@ class TestInterim:
         ],
         ids=["100", "102", "103", "103-100", "101-unasked", "garbage"],
     )
-    def test_from_a_node(self, nginx, origin, interim):
+    def test_interim_response_of_the_node_is_handled_as_without_sszip(self, nginx, origin, interim):
         body = b'{"result":"0x1"}'
         origin.answers([interim + b"".join(answer(body)), CLOSE])
         with_sszip, without = (self.raw(nginx, path) for path in ("/", "/off"))
@@ -108,7 +107,7 @@ class TestInterim:
         received = re.sub(rb"Date: [^\r]*\r\n", b"", received)
         return received.replace(b"Vary: Accept-Encoding\r\n", b"")
 
-    def test_expect_100_continue_from_a_client(self, nginx, origin):
+    def test_expect_continue_of_the_client_is_answered(self, nginx, origin):
         origin.answers(geth())
         call = b'{"jsonrpc":"2.0","id":1,"method":"x"}'
         with nginx.connect() as connection:
@@ -129,7 +128,7 @@ class TestInterim:
 
 
 class TestConditional:
-    def test_the_weak_tag_we_gave_is_found_by_the_node(self, nginx, origin):
+    def test_weak_etag_matches_at_the_node(self, nginx, origin):
         def node(request):
             # RFC 9110, 13.1.2: If-None-Match compares weakly
             if '"abc"' in (request.header("If-None-Match") or ""):
@@ -143,7 +142,7 @@ class TestConditional:
         assert (again.status, again.body, again.coding) == (304, b"", None)
         assert again.mode == "status"
 
-    def test_the_weak_tag_we_gave_is_found_by_nginx(self, nginx, origin):
+    def test_weak_etag_matches_in_nginx(self, nginx, origin):
         first = nginx.get("/files/a.json")
         assert first.coding == "gzip"
         assert first.header("ETag").startswith('W/"')
@@ -151,36 +150,36 @@ class TestConditional:
         assert (again.status, again.coding, again.length) == (304, None, None)
         assert again.mode == "status"
 
-    def test_by_date(self, nginx, origin):
+    def test_304_is_sent_when_the_date_matches(self, nginx, origin):
         first = nginx.get("/files/a.json")
         again = nginx.get("/files/a.json", headers=[("If-Modified-Since", first.header("Last-Modified"))])
         assert again.status == 304
 
-    def test_a_tag_of_another_version_gets_the_body(self, nginx, origin):
+    def test_200_is_sent_when_the_etag_differs(self, nginx, origin):
         response = nginx.get("/files/a.json", headers=[("If-None-Match", 'W/"other"')])
         assert (response.status, response.decoded) == (200, BODY)
 
 
 class TestErrorPage:
-    def test_of_the_node_is_compressed(self, nginx, origin):
+    def test_error_page_of_the_node_is_compressed(self, nginx, origin):
         origin.answers(answer(PAGE, status=404))
         response = nginx.get("/")
         assert (response.status, response.coding, response.decoded) == (404, "gzip", PAGE)
 
-    def test_a_file_instead_of_the_nodes(self, nginx, origin):
+    def test_file_that_replaces_an_error_page_is_compressed(self, nginx, origin):
         origin.answers(answer(BODY, status=404))
         response = nginx.get("/intercept/")
         assert (response.status, response.coding, response.framing) == (404, "gzip", "length")
         assert response.decoded == PAGE
         assert nginx.get("/intercept/", accept=None).body == PAGE
 
-    def test_another_node_instead(self, nginx, origin):
+    def test_response_of_a_fallback_node_is_compressed(self, nginx, origin):
         origin.answers(lambda request: answer(SORRY, status=503) if len(origin.requests) % 2 else answer(BODY))
         response = nginx.get("/intercept/")
         assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
         assert origin.last().header("Accept-Encoding") == "identity"
 
-    def test_a_file_when_the_node_was_cut(self, nginx, origin):
+    def test_error_page_is_a_file_when_the_node_truncates_its_response(self, nginx, origin):
         origin.answers(answer(BODY, cut_at=10000))
         response = nginx.get("/fallback/static/")
         assert (response.status, response.decoded) == (502, SORRY)
@@ -188,9 +187,9 @@ class TestErrorPage:
     @pytest.mark.parametrize("path", ["/fallback/named/", "/fallback/uri/"])
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("cut_at", [None, 0, 10000])
-    def test_another_node_when_the_node_was_cut(self, nginx, origin, path, accept, cut_at):
-        """The held head is given up and a second upstream starts from within
-        the first one's event."""
+    def test_fallback_node_is_used_when_the_node_truncates_its_response(self, nginx, origin, path, accept, cut_at):
+        """The buffered head is dropped, and a second upstream request starts within the
+        event of the first one."""
 
         def node(request):
             if len(origin.requests) % 2 == 0:
@@ -199,19 +198,19 @@ class TestErrorPage:
 
         origin.answers(node)
         if cut_at is not None and accept is None:
-            # the head was not held: the client sees the cut
+            # the head was not buffered: the client sees the truncation
             with pytest.raises(Truncated):
                 nginx.get(path, accept)
             return
         response = nginx.get(path, accept)
         assert (response.status, response.decoded) == (200, SORRY)
 
-    def test_no_node_at_all(self, nginx, origin):
+    def test_502_is_sent_when_the_node_closes_the_connection(self, nginx, origin):
         origin.answers([CLOSE])
         response = nginx.get("/")
         assert (response.status, response.coding) == (502, None)
 
-    def test_nginxs_own_page_is_too_small(self, nginx, origin):
+    def test_error_page_of_nginx_is_sent_uncompressed(self, nginx, origin):
         assert nginx.get("/error/").status == 500
         response = nginx.get("/text/")
         assert response.body == b"short"
@@ -220,14 +219,14 @@ class TestErrorPage:
 @pytest.mark.parametrize(
     "method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"]
 )
-def test_every_method_is_answered_alike(nginx, origin, method):
+def test_responses_to_all_methods_are_compressed(nginx, origin, method):
     origin.answers(geth())
     response = nginx.get("/", method=method, body=b"{}")
     assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
     assert origin.last().method == method
 
 
-def test_an_answer_without_content_keeps_its_fields(nginx, origin):
+def test_response_without_content_keeps_its_headers(nginx, origin):
     origin.answers([head(204, [("ETag", '"a"'), ("X-Node", "n"), ("Content-Type", "application/json")])])
     response = nginx.get("/")
     assert (response.status, response.body, response.header("ETag")) == (204, b"", '"a"')

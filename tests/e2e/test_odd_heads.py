@@ -1,5 +1,5 @@
-"""Heads that no specification asks for. Whatever nginx makes of them without
-sszip, it makes with sszip: the same status, the same bytes once decoded."""
+"""Response heads that violate specifications are handled by nginx with sszip as without
+it: the same status, and the same bytes when decoded."""
 
 import gzip
 
@@ -68,7 +68,7 @@ RESPONSES = {
 
 
 def seen(nginx, path, accept):
-    """The status and the bytes, as far as there are any."""
+    """The status and the bytes, if any."""
     try:
         response = nginx.get(path, accept)
     except (Truncated, Malformed, ConnectionResetError) as failure:
@@ -80,7 +80,7 @@ def seen(nginx, path, accept):
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_as_without_sszip(nginx, origin, name):
+def test_malformed_head_is_handled_as_without_sszip(nginx, origin, name):
     head, body = RESPONSES[name]
     origin.answers([head + b"\r\n" + body if head else b"", CLOSE])
     for accept in ("gzip", None):
@@ -89,11 +89,11 @@ def test_as_without_sszip(nginx, origin, name):
 
 
 def cut_was_told(with_sszip, without):
-    """A 502 instead of an answer that breaks off is what holding is for."""
+    """Whether a 502 replaces a truncated response, which is the purpose of buffering."""
     return with_sszip[0] == 502 and without == "Truncated"
 
 
-def test_gzip_coded_twice_is_left_to_who_made_it(nginx, origin):
+def test_body_with_two_gzip_codings_is_sent_unchanged(nginx, origin):
     head, body = RESPONSES["gzip-coded-twice"]
     origin.answers([head + b"\r\n" + body, CLOSE])
     response = nginx.get("/on", accept=None)
@@ -103,8 +103,8 @@ def test_gzip_coded_twice_is_left_to_who_made_it(nginx, origin):
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("count", [1, 5, 100])
-def test_requests_with_many_lines(nginx, origin, count, accept):
-    """Whatever a client repeats, the node is asked once."""
+def test_repeated_accept_encoding_reaches_the_node_once(nginx, origin, count, accept):
+    """The node gets one Accept-Encoding, whatever the client repeats."""
     origin.answers([RESPONSES["names-in-capitals"][0] + b"\r\n" + BODY, CLOSE])
     headers = [("Accept-Encoding", "br")] * count + [("X-Other", "1")]
     response = nginx.get("/on", accept, headers=headers)

@@ -1,5 +1,5 @@
-"""Modules of others, in either load order: brotli, headers-more and Lua, as
-Debian has them."""
+"""Third-party modules in either load order: brotli, headers-more and Lua, as packaged by
+Debian."""
 
 import json
 import pathlib
@@ -39,7 +39,7 @@ SVG = "location /svg { brotli on; brotli_types *; proxy_pass http://@origin@; }"
 
 
 def start(start_nginx, order, names, inside, beside=""):
-    """Ours is what the frame loads first; in the other order the last."""
+    """Starts nginx with sszip loaded first or, in the other order, last."""
     http = CONFIG.replace("@inside@", inside).replace("@beside@", beside)
     if order == "before":
         return start_nginx(http, main=modules(*names))
@@ -66,18 +66,18 @@ def order(request):
     return request.param
 
 
-def test_brotli_takes_what_sszip_leaves(start_nginx, origin, order):
+def test_brotli_compresses_responses_that_sszip_does_not(start_nginx, origin, order):
     origin.answers(answer(BODY))
     origin.answers(answer(b"<svg/>" * 2000, type="image/svg+xml"), "/svg")
     names = ["ngx_http_brotli_filter_module"]
     nginx = start(start_nginx, order, names, "brotli on; brotli_types *;", SVG)
-    # clients that take both get what is stored, compressed once, in any order
+    # clients that accept both get the stored bytes, compressed once, in any order
     first = post(nginx, "gzip, deflate, br, zstd")
     second = post(nginx, "gzip, deflate, br, zstd")
     assert [one.header("Content-Encoding") for one in (first, second)] == ["gzip", "gzip"]
     assert decoded(first) == decoded(second) == BODY
     assert second.header("Cache-Status").startswith("sszip; hit")
-    # those that don't take gzip get brotli's, of the stored answer too
+    # clients without gzip get brotli, also for a hit
     third = post(nginx, "br")
     assert third.header("Content-Encoding") == "br" and decoded(third) == BODY
     assert third.header("Cache-Status").startswith("sszip; hit")
@@ -87,7 +87,7 @@ def test_brotli_takes_what_sszip_leaves(start_nginx, origin, order):
     assert svg.header("Content-Encoding") == "br" and decoded(svg) == b"<svg/>" * 2000
 
 
-def test_what_brotli_codes_is_stored_all_the_same(start_nginx, origin, order):
+def test_response_is_stored_when_brotli_compresses_it(start_nginx, origin, order):
     origin.answers(answer(BODY))
     nginx = start(start_nginx, order, ["ngx_http_brotli_filter_module"], "brotli on; brotli_types *;")
     for n, accept in enumerate(["br", "br", "gzip", None, "br"]):
@@ -96,9 +96,9 @@ def test_what_brotli_codes_is_stored_all_the_same(start_nginx, origin, order):
         assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (n > 0), (n, accept)
 
 
-def test_a_part_of_a_batch_is_not_for_brotli(start_nginx, origin, order):
-    """What the node is asked for is put together with what is stored, and read
-    for that: brotli, where it came first, coded it, and the client got nothing."""
+def test_split_batch_is_merged_when_brotli_is_on(start_nginx, origin, order):
+    """The node's part of a batch is read and merged with stored responses; brotli, when it
+    ran first, compressed that part, and the client got no response."""
     node = Node({"eth_getBlockByHash": b'"0x' + b"ab" * 20000 + b'"', "eth_syncing": b"false"}, newline=b"")
     origin.answers(node)
     nginx = start(start_nginx, order, ["ngx_http_brotli_filter_module"], "brotli on; brotli_types *; brotli_min_length 1;")
@@ -110,11 +110,11 @@ def test_a_part_of_a_batch_is_not_for_brotli(start_nginx, origin, order):
             assert response.status == 200, (turn, accept)
             first, second = json.loads(decoded(response))
             assert (first["id"], len(first["result"]), second) == (1, 40002, {"jsonrpc": "2.0", "id": 2, "result": False})
-    # the first batch of a location goes to the node whole
+    # the first batch of a location is forwarded whole
     assert node.count("eth_getBlockByHash") <= 2 and node.count("eth_syncing") == 16
 
 
-def test_headers_more_acts_on_each_answer_once(start_nginx, origin, order):
+def test_headers_more_applies_once_to_each_response(start_nginx, origin, order):
     origin.answers(answer(BODY, headers=[("X-Node", "1"), ("Access-Control-Allow-Origin", "https://node.test")]))
     inside = "more_set_headers 'Access-Control-Allow-Origin: *' 'X-Client: $http_x_client'; more_clear_headers X-Node;"
     nginx = start(start_nginx, order, ["ngx_http_headers_more_filter_module"], inside)
@@ -127,7 +127,7 @@ def test_headers_more_acts_on_each_answer_once(start_nginx, origin, order):
         assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (n > 0)
 
 
-def test_lua_sees_and_changes_each_answer(start_nginx, origin, order):
+def test_lua_checks_access_and_changes_the_head_of_each_response(start_nginx, origin, order):
     origin.answers(answer(BODY))
     inside = """
         access_by_lua_block { if ngx.var.http_x_key ~= 'let me' then return ngx.exit(401) end }
@@ -142,7 +142,7 @@ def test_lua_sees_and_changes_each_answer(start_nginx, origin, order):
         assert post(nginx, "gzip").status == 401
 
 
-def test_a_body_that_lua_changes(start_nginx, origin, order):
+def test_body_that_lua_changes_is_right_and_cached(start_nginx, origin, order):
     origin.answers(answer(BODY))
     inside = """
         header_filter_by_lua_block { ngx.header.content_length = nil }
@@ -162,7 +162,7 @@ OCTETS = "application/octet-stream"
 VALUE = {"version": "electra", "execution_optimistic": False, "finalized": True}
 VALUE = json.dumps({**VALUE, "data": [{"source_index": "1", "target_index": "515"}] * 300}).encode()
 VALUE_SSZ = ((1).to_bytes(8, "little") + (515).to_bytes(8, "little")) * 300
-# Who reads: a key, a check of what is asked, and a field.
+# The script checks a key and the request, and sets a header.
 CHECKED = """
     sszip_ssz on;
     sszip_ssz_request always;
@@ -179,8 +179,8 @@ COUNTED = "body_filter_by_lua_block { ngx.ctx.bytes = (ngx.ctx.bytes or 0) + #ng
 
 
 @pytest.mark.parametrize("counts", [False, True], ids=["head", "head and body"])
-def test_lua_beside_ssz(start_nginx, origin, order, counts):
-    """A filter of bodies might change them: what it saw is not stored as SSZ."""
+def test_lua_filters_run_once_for_transcoded_responses(start_nginx, origin, order, counts):
+    """A body filter might change bodies: a response that one has read is not stored as SSZ."""
     origin.answers(answer(VALUE, headers=[ELECTRA]))
     inside = CHECKED + (COUNTED if counts else "")
     nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], inside)
@@ -196,7 +196,7 @@ def test_lua_beside_ssz(start_nginx, origin, order, counts):
             assert is_hit == (turn > 0 and (accept != OCTETS or not counts))
         assert fetch(nginx.port, CONSOLIDATIONS, headers=[("Accept", OCTETS)]).status == 401
     assert len(origin.received(CONSOLIDATIONS)) == (7 if counts else 2)
-    # what can't be had, and what the script refuses
+    # a value that is not available as SSZ, and a request that the script rejects
     origin.answers(answer(b'{"data":[]}'))
     response = fetch(nginx.port, CONSOLIDATIONS + "?x", headers=[("Accept", OCTETS), ("X-Key", "let me")])
     assert response.status == 406 and json.loads(response.body)["code"] == 406
@@ -205,8 +205,8 @@ def test_lua_beside_ssz(start_nginx, origin, order, counts):
     assert fetch(nginx.port, "/", method="POST", body=witness, headers=headers).status == 403
 
 
-def test_lua_beside_submitted_ssz(start_nginx, origin, order):
-    """The script has read the body before it is made JSON."""
+def test_submission_is_transcoded_after_lua_read_its_body(start_nginx, origin, order):
+    """The script reads the body before it is converted to JSON."""
     path = "/eth/v1/validator/register_validator"
     origin.answers(answer(b"", type=None))
     nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], CHECKED)
@@ -225,9 +225,9 @@ def test_lua_beside_submitted_ssz(start_nginx, origin, order):
     assert fetch(nginx.port, path, method="POST", body=body, headers=headers[:1]).status == 401
 
 
-def test_a_value_that_lua_changes(start_nginx, origin, order):
-    """Before it is made SSZ or after it, as the modules are loaded: one and the same
-    each time, and never JSON."""
+def test_value_that_lua_changes_is_transcoded_consistently(start_nginx, origin, order):
+    """The change is applied before the conversion or after it, depending on the load order:
+    the result is the same each time, and never JSON."""
     origin.answers(answer(VALUE, headers=[ELECTRA]))
     inside = """
         sszip_ssz on;
@@ -263,13 +263,13 @@ server {
 """
 
 
-def test_a_script_sees_what_the_client_sent(start_nginx):
+def test_lua_content_sees_the_accept_encoding_of_the_client(start_nginx):
     nginx = start_nginx(SCRIPT, main=modules("ndk_http_module", "ngx_http_lua_module"))
     assert fetch(nginx.port, "/accept").body.strip() == b"none"
     assert fetch(nginx.port, "/accept", headers=[("Accept-Encoding", "br")]).body.strip() == b"br"
 
 
-def test_a_script_that_sends_less_than_it_said(start_nginx):
+def test_lua_content_shorter_than_its_length_is_a_502(start_nginx):
     nginx = start_nginx(SCRIPT, main=modules("ndk_http_module", "ngx_http_lua_module"))
     nginx.expect("ended before its length")
     response = fetch(nginx.port, "/short", headers=[("Accept-Encoding", "gzip")], timeout=5)

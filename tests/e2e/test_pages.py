@@ -1,4 +1,4 @@
-"""What the pages show for pasting is good: nginx takes each configuration."""
+"""Each configuration that the documentation shows is valid for nginx."""
 
 import pathlib
 import re
@@ -11,10 +11,10 @@ from harness.origin import answer
 from harness.rpc import call
 
 ROOT = pathlib.Path(__file__).parents[2]
-# The page about Lua is for an nginx that has it: test_lua_page.py.
+# The page about Lua requires an nginx with Lua: test_lua_page.py.
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "lua.md")]
 
-# What the examples take for granted.
+# The configuration that the examples presuppose.
 AROUND = """
 client_body_buffer_size 128k;
 proxy_http_version 1.1;
@@ -56,9 +56,9 @@ def placed(block):
     return around + store + on + block
 
 
-def test_first_configuration_of_the_readme_needs_nothing_else(session_origin):
+def test_first_configuration_of_the_readme_is_valid_alone(session_origin):
     (block,) = [one.values[0] for one in examples(["README.md"])]
-    # no more than the node
+    # the example, with the node's address only
     alone = "http {" + block.split("http {", 1)[1]
     alone = alone.replace("server 127.0.0.1:8545;", "server @origin@;")
     text = placed(alone)
@@ -67,12 +67,12 @@ def test_first_configuration_of_the_readme_needs_nothing_else(session_origin):
     status, said = nginx.test()
     nginx.stop()
     assert status == 0 and "[warn]" not in said, said
-    # one style of path for what operators ask
+    # operators' locations have paths in one style
     assert "location = /sszip " in block and "location = /sszip/purge " in block
 
 
 @pytest.mark.parametrize("block", list(examples(PAGES)))
-def test_nginx_takes_it(session_origin, block):
+def test_examples_of_the_pages_are_valid(session_origin, block):
     nginx = Nginx(placed(block), origin=session_origin, files={"passwords": b"me:{PLAIN}secret\n"})
     status, said = nginx.test()
     nginx.stop()
@@ -85,7 +85,7 @@ def by_header(request):
     return answer(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % chain)
 
 
-def test_recipe_keeps_chains_apart_that_a_request_header_chooses(session_origin, origin):
+def test_recipe_keeps_chains_apart_when_a_request_header_chooses_the_chain(session_origin, origin):
     text = (ROOT / "docs/recipes.md").read_text().split("## A chain chosen by a request header")[1]
     block = re.search(r"```nginx\n(.*?)```", text, flags=re.S)[1]
     nginx = Nginx(placed(block), origin=session_origin)

@@ -1,7 +1,6 @@
 """Witnesses of a hundred megabytes between the Engine API over REST and over JSON-RPC:
-whole, and ended before their time by the client, by the node, or with a reload on the way.
-The worker is the same afterwards, has its memory and descriptors back, and gives the next
-one whole.
+complete, and aborted by the client, by the node or during a reload. The worker survives,
+frees its memory and descriptors, and sends the next witness whole.
 
 SSZIP_WITNESS_MB=500 makes them as long as the longest."""
 
@@ -25,7 +24,7 @@ from tiers import times
 MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
 JSON_LENGTH = MEGABYTES * 1_000_000
 ROUNDS = times(1, 3)
-# What a worker may have more than before, in KiB, less than a witness.
+# KiB that a worker may grow, less than a witness.
 SLACK = (128 if SANITIZED else 40) << 10
 
 CONFIG = """
@@ -49,7 +48,7 @@ server {
     location /mortal/ { sszip_ssz_witness rest; proxy_pass http://%(mortal)s; }
 }
 """
-# Who asks for what: over REST; over JSON-RPC for JSON; and for SSZ.
+# Requests of clients: over REST; over JSON-RPC for JSON; and for SSZ.
 ASKS = ["rpc", "rest", "rest-ssz"]
 
 
@@ -68,7 +67,7 @@ def node(nodes):
 
 @pytest.fixture(scope="module")
 def value(cache_directory):
-    """A payload of the newest fork, a short one."""
+    """A short payload of the newest fork."""
     found = (it for it in payloads.calls(cache_directory) if it["fork"] == "amsterdam")
     return min(found, key=lambda it: len(it["ssz"]))
 
@@ -76,14 +75,14 @@ def value(cache_directory):
 @pytest.fixture(scope="module")
 def nginx(start_nginx, nodes, value):
     nginx = start_nginx(CONFIG % {"node": nodes[0].address, "mortal": nodes[1].address})
-    # threads and coders have their share from then on
+    # threads and encoders have allocated their memory from then on
     clients_leave(nginx, nodes[0], value, "length")
     return nginx
 
 
 @pytest.fixture(scope="module")
 def expected(node, value):
-    """By their hash: what the node itself says, which knows both ways."""
+    """The hashes of the node's own responses; the node supports both APIs."""
     body, ssz = bytes.fromhex(value["ssz"]), submission_of(value)
     nested = fetch(node.port, ROUTE, method="POST", headers=ssz, body=body).body
     said = fetch(node.port, "/", method="POST", headers=[("Content-Type", "application/json")], body=call_of(value))
@@ -97,7 +96,7 @@ def digest(body):
 
 
 def without_keys(rlp):
-    """The lists of a witness in RLP, in hex, but for that of keys: each behind the other."""
+    """The lists of a witness in RLP, in hex, concatenated, without the list of keys."""
     at, lists = head_of(rlp, 0)[0], []
     for _ in range(3):
         begin, length = head_of(rlp, at)
@@ -107,7 +106,7 @@ def without_keys(rlp):
 
 
 def head_of(rlp, at):
-    """Where a list begins, and its length, in digits."""
+    """The start of a list's content and its length, in digits."""
     kind = int(rlp[at : at + 2], 16)
     if kind < 0xF8:
         return at + 2, 2 * (kind - 0xC0)
@@ -116,7 +115,7 @@ def head_of(rlp, at):
 
 
 def ask(nginx, value, which, *options, path="", coding=None, receive_buffer=None):
-    """A connection on which a witness is asked for; the options are the node's."""
+    """A connection with a request for a witness; the options are the node's."""
     port = "port" if which == "rpc" else "port_rest"
     connection = nginx.connect(port=port, receive_buffer=receive_buffer)
     connection.socket.settimeout(120)
@@ -134,7 +133,7 @@ def ask(nginx, value, which, *options, path="", coding=None, receive_buffer=None
 
 
 def whole(connection, which):
-    """The witness that comes, by its hash."""
+    """The hash of the witness that arrives."""
     with connection:
         response = connection.read("POST")
     assert response.status == 200, response.body[:300]
@@ -150,8 +149,8 @@ def whole(connection, which):
 
 
 def clients_leave(nginx, node, value, framing):
-    """While the node sends, while it is coded, and while they are sent to; closed or
-    reset."""
+    """Clients abort while the node sends, during conversion, and while they receive; by
+    close or reset."""
     chance = random.Random(framing)
     for number, when in enumerate(["node", "coder", "client"] * ROUNDS):
         options = [f"framing={framing}"]
@@ -183,11 +182,11 @@ def is_unharmed(nginx, worker, before, had):
 
 @pytest.fixture
 def worker(nginx, value, expected):
-    """It has given each out, and is no worse after the test."""
+    """The worker after one witness of each kind; its state is compared after the test."""
     assert {which: whole(ask(nginx, value, which), which) for which in ASKS} == expected
     settled(nginx)
     (worker,) = nginx.workers()
-    # none of it stays
+    # no bytes of it stay reserved
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
     before, had = resident(worker), descriptors(worker)
     yield worker
@@ -197,12 +196,12 @@ def worker(nginx, value, expected):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_clients_that_go_away(nginx, node, value, worker, framing):
+def test_worker_recovers_when_clients_of_large_witnesses_abort(nginx, node, value, worker, framing):
     clients_leave(nginx, node, value, framing)
 
 
 def is_failure(connection, which):
-    """A 502, never a part."""
+    """Asserts that the response is a 502, and never a part."""
     with connection:
         response = connection.read("POST")
     assert response.status == 502, response.body[:300]
@@ -210,8 +209,8 @@ def is_failure(connection, which):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_nodes_that_go_away(nginx, node, value, worker, framing):
-    """No payload is sent twice, whatever becomes of it."""
+def test_response_is_502_and_payload_sent_once_when_the_node_truncates_a_witness(nginx, node, value, worker, framing):
+    """No payload is sent twice, whatever happens."""
     chance = random.Random(framing)
     asked, before = node.stats(), 0
     for number in range(2 * len(ASKS)):
@@ -222,8 +221,8 @@ def test_nodes_that_go_away(nginx, node, value, worker, framing):
     assert node.stats()["requests"] == asked["requests"] + before
 
 
-def test_a_node_that_dies(nginx, nodes, value, worker):
-    """While it sends to each of them."""
+def test_response_is_502_when_the_node_dies(nginx, nodes, value, worker):
+    """The node dies while it sends a response of each kind."""
     mortal = nodes[1]
     stalls = {which: ask(nginx, value, which, f"stall={JSON_LENGTH // 4}", path="/mortal") for which in ASKS}
     nginx.wait_for(lambda: mortal.stats()["in_flight"] == len(ASKS), "all to be on their way")
@@ -235,9 +234,9 @@ def test_a_node_that_dies(nginx, nodes, value, worker):
         is_failure(ask(nginx, value, which, path="/mortal"), which)
 
 
-def test_a_reload_under_way(nginx, node, value, expected):
-    """What the node still sends, and what the client still reads, comes from the worker
-    that was there."""
+def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, value, expected):
+    """The worker of before the reload serves responses that the node still sends and the
+    client still reads."""
     chance = random.Random(7)
     for which in ASKS:
         (before,) = nginx.workers()
@@ -261,8 +260,8 @@ def test_a_reload_under_way(nginx, node, value, expected):
     assert resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK
 
 
-def test_what_the_node_compresses(nginx, value):
-    """Beyond sszip_max_oneshot, too."""
+def test_compressed_witness_equals_the_uncompressed_one(nginx, value):
+    """The witness exceeds sszip_max_oneshot, too."""
     size = 24_000_000
     for which in ASKS:
         plain, coded = (
@@ -273,7 +272,7 @@ def test_what_the_node_compresses(nginx, value):
         assert (plain.status, plain.decoded) == (coded.status, coded.decoded)
 
 
-# What the node's answer is, and the status that the client gets of it.
+# Faults of the node's response, and the status for the client.
 FAULTS = {
     "truncate=0": 502,
     "truncate=8": 502,
@@ -303,8 +302,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("which", ASKS)
-def test_faults_of_nodes(nginx, node, value, which, fault):
-    """Of a short witness. The payload comes to the node once, and the next one is whole."""
+def test_faulty_witness_gets_the_expected_status(nginx, node, value, which, fault):
+    """The witness is short. The payload reaches the node once, and the next witness is whole."""
     nginx.expect("invalid header|prematurely closed|reset by peer|more data than|the response ended before")
     before = node.stats()["requests"]
     with ask(nginx, value, which, "witness=200k", fault) as connection:
@@ -321,7 +320,7 @@ def test_faults_of_nodes(nginx, node, value, which, fault):
 @pytest.mark.parametrize("refused", [400, 404, 413, 415, 422, 500, 503])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("which", ["rest", "rest-ssz"])
-def test_problems_of_nodes(nginx, value, which, refused, framing):
+def test_problem_of_the_node_is_sent_as_a_json_rpc_error(nginx, value, which, refused, framing):
     codes = {400: -32600, 404: -32601, 413: -38004, 415: -32603, 422: -32602, 500: -32603, 503: -32603}
     with ask(nginx, value, which, f"refuse={refused}", f"framing={framing}", "gzip=always") as connection:
         response = connection.read("POST")
@@ -329,8 +328,8 @@ def test_problems_of_nodes(nginx, value, which, refused, framing):
     assert json.loads(response.decoded)["error"]["code"] == codes[refused]
 
 
-def test_more_than_there_may_be(start_nginx, node, value):
-    """Of SSZ, and of memory; with a length and without."""
+def test_response_is_502_when_a_witness_exceeds_a_limit(start_nginx, node, value):
+    """The limits are those for SSZ and for memory; with a length and without."""
     limits = {"/short": "sszip_ssz_max_size 1m;", "/small": "sszip_memory 1m;"}
     at = f"http://{node.address}"
     places = "".join(f"location {path}/ {{ {limit} proxy_pass {at}; }}" for path, limit in limits.items())

@@ -1,5 +1,5 @@
-"""Payloads that clients have compressed, and what a node has compressed of what becomes of
-them, on their way between the Engine API over REST and over JSON-RPC."""
+"""The witness bridge between the Engine API over REST and over JSON-RPC, with compressed
+payloads of clients and compressed responses of nodes."""
 
 import gzip
 import json
@@ -69,7 +69,7 @@ def calls(cache_directory):
 
 @pytest.fixture(scope="module")
 def payload(calls):
-    """A long one of the newest fork."""
+    """A long payload of the newest fork."""
     return max((it for it in calls if it["fork"] == "amsterdam"), key=lambda it: len(it["ssz"]))
 
 
@@ -105,7 +105,7 @@ def is_error(response, code):
 
 @pytest.mark.parametrize("coding", CODERS)
 @pytest.mark.parametrize("port", ["port", "port_cached"])
-def test_a_payload_is_decoded_before_it_is_a_call(nginx, origin, calls, coding, port):
+def test_compressed_payload_is_decoded_and_sent_as_a_call(nginx, origin, calls, coding, port):
     origin.answers(answer(SYNCING_RESULT))
     for value in calls:
         origin.requests.clear()
@@ -119,7 +119,7 @@ def test_a_payload_is_decoded_before_it_is_a_call(nginx, origin, calls, coding, 
 
 @pytest.mark.parametrize("coding", CODERS)
 @pytest.mark.parametrize("port", ["port_rest", "port_rest_cached"])
-def test_a_call_is_decoded_before_it_is_a_payload(nginx, origin, calls, coding, port):
+def test_compressed_call_is_decoded_and_sent_as_a_payload(nginx, origin, calls, coding, port):
     origin.answers(octets(SYNCING))
     long = 0
     for value in calls:
@@ -134,13 +134,13 @@ def test_a_call_is_decoded_before_it_is_a_payload(nginx, origin, calls, coding, 
         assert asked.header("Content-Encoding") is None
         assert "stored" not in (response.header("Cache-Status") or "")
         long += len(whole) > 4096
-    # some are beyond what a look-up reads, some within
+    # some are longer than a lookup reads, some shorter
     assert 0 < long < len(calls)
 
 
 @pytest.mark.parametrize("path", ["", "/off", "/always"])
 @pytest.mark.parametrize("coding", ["br", "gzip, zstd", "gzip"])
-def test_what_is_not_decoded_is_refused_at_the_route(nginx, origin, payload, path, coding):
+def test_undecodable_payload_is_rejected_with_415(nginx, origin, payload, path, coding):
     origin.answers(answer(SYNCING_RESULT))
     origin.requests.clear()
     response = submit(nginx, payload, coding, body=gzip.compress(bytes.fromhex(payload["ssz"])), path=path)
@@ -153,10 +153,10 @@ def test_what_is_not_decoded_is_refused_at_the_route(nginx, origin, payload, pat
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_a_body_that_is_damaged_reaches_no_node_as_a_call(nginx, origin, calls, coding):
+def test_damaged_payload_is_rejected(nginx, origin, calls, coding):
     origin.answers(answer(SYNCING_RESULT))
     origin.requests.clear()
-    # what the end of a long one claims there may be no memory for
+    # a short payload: there may be no memory for the length that the end of a long one claims
     payload = min((it for it in calls if it["fork"] == "amsterdam"), key=lambda it: len(it["ssz"]))
     sound = CODERS[coding](bytes.fromhex(payload["ssz"]))
     for wrong in (b"", sound[:-1], sound[: len(sound) // 2], sound + b"x", b"x" + sound, CODERS[coding](b"{}")):
@@ -166,7 +166,7 @@ def test_a_body_that_is_damaged_reaches_no_node_as_a_call(nginx, origin, calls, 
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_more_than_there_may_be_is_refused(nginx, origin, payload, coding):
+def test_payload_that_exceeds_a_limit_is_rejected(nginx, origin, payload, coding):
     origin.answers(answer(SYNCING_RESULT))
     origin.requests.clear()
     # 40 MB in a few KB
@@ -181,8 +181,8 @@ def test_more_than_there_may_be_is_refused(nginx, origin, payload, coding):
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_who_knows_what_is_in_it_is_for_the_node_to_say(nginx, origin, payload, coding):
-    """Damaged, or longer than anything: it need not be a call that the node has not."""
+def test_undecodable_call_is_forwarded_unchanged(nginx, origin, payload, coding):
+    """A damaged or very long body is not known to be a call that the node lacks."""
     said = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'
     origin.answers(answer(said, status=400))
     sound = CODERS[coding](call_of(payload))
@@ -204,7 +204,7 @@ def test_who_knows_what_is_in_it_is_for_the_node_to_say(nginx, origin, payload, 
         assert asked.header("Content-Encoding") == coding
 
 
-def test_other_calls_are_what_they_are_without_the_bridge(nginx, origin):
+def test_other_compressed_calls_are_handled_as_without_the_witness_bridge(nginx, origin):
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
     whole = call("eth_chainId")
     body = gzip.compress(whole)
@@ -213,12 +213,12 @@ def test_other_calls_are_what_they_are_without_the_bridge(nginx, origin):
         assert post(nginx, body, "gzip", path=path).body == b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
         (asked,) = origin.requests
         assert asked.body == came
-    # and a result as SSZ is one
+    # the result of another call is transcoded
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0xabcd"}'))
     coded = gzip.compress(call("eth_getCode", '["0x00", "latest"]'))
     response = post(nginx, coded, "gzip", fields=[("Accept", OCTETS)])
     assert (response.body, response.header("Sszip-Type")) == (b"\xab\xcd", "ByteString;v=1")
-    # the cache knows both
+    # calls are stored with their compressed bodies
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
     fields = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
     said = []
@@ -226,7 +226,7 @@ def test_other_calls_are_what_they_are_without_the_bridge(nginx, origin):
         with nginx.connect(port="port_rest_cached") as connection:
             said.append(connection.exchange("/a", method="POST", headers=fields, body=body).header("Cache-Status"))
     assert said[0] == "sszip; fwd=miss" and said[1].startswith("sszip; hit")
-    # beyond a look-up
+    # longer than a lookup reads
     long = call("eth_chainId")[:-1] + b" " * 9000 + b"}"
     coded = gzip.compress(long)
     response = post(nginx, coded, "gzip", port="port_rest_cached")
@@ -234,7 +234,7 @@ def test_other_calls_are_what_they_are_without_the_bridge(nginx, origin):
     assert origin.requests[-1].body == coded
 
 
-def test_a_coded_body_in_a_file_or_in_chunks(nginx, origin, payload):
+def test_compressed_body_in_a_file_or_in_chunks_is_decoded(nginx, origin, payload):
     origin.answers(answer(SYNCING_RESULT))
     coded = gzip.compress(bytes.fromhex(payload["ssz"]))
     assert submit(nginx, payload, "gzip", path="/tiny").body == SYNCING
@@ -264,8 +264,8 @@ def witness(nodes):
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("accept", [None, "gzip"])
 @pytest.mark.parametrize("path", ["", "/little"])
-def test_what_a_node_has_compressed_is_decoded(nginx, origin, payload, framing, accept, path):
-    """However long it is: the client can't have it as it came."""
+def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, framing, accept, path):
+    """The body is decoded at any length, since its compressed form is of no use."""
     ssz, result = witness(300)
     options = {"coding": "gzip", "framing": framing}
     origin.answers(answer(result, **options))
@@ -279,13 +279,13 @@ def test_what_a_node_has_compressed_is_decoded(nginx, origin, payload, framing, 
     response = post(nginx, body, "gzip", path=path + "/", accept=accept)
     said = json.loads(response.decoded)["result"]["witness"]
     expected = json.loads(result)["result"]["witness"]
-    # a fourth list, of no keys
+    # a fourth list, without keys
     assert said.endswith("c0") and said[12:-2].endswith(expected[12:])
 
 
 @pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("accept", [None, "gzip"])
-def test_an_error_that_a_node_has_compressed(nginx, origin, payload, split, accept):
+def test_compressed_error_is_decoded_and_converted(nginx, origin, payload, split, accept):
     error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -38005, "message": "not that fork"}}
     origin.answers(answer(json.dumps(error).encode(), coding="gzip", split=split))
     assert is_problem(submit(nginx, payload, "gzip", accept=accept), 400, "unsupported-fork") == "not that fork"
@@ -295,7 +295,7 @@ def test_an_error_that_a_node_has_compressed(nginx, origin, payload, split, acce
     assert is_error(response, -38005) == "not that fork"
 
 
-def test_what_a_node_has_compressed_wrongly_is_a_502(nginx, origin, payload):
+def test_damaged_compressed_response_is_a_502(nginx, origin, payload):
     ssz, result = witness(300)
     coded = [("Content-Encoding", "gzip")]
     for body in (result, gzip.compress(result)[:-1], gzip.compress(result) + b"x", b""):

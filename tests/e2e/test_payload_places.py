@@ -1,6 +1,6 @@
-"""The bridge for witnesses inside configurations of others: TLS and HTTP/2 to the client, five
-workers, brotli beside in either load order, authentication, Unix sockets, several nodes, and
-`if`; with payloads of every fork, both ways. The client is curl."""
+"""The witness bridge in configurations of operators: TLS and HTTP/2 to the client, five
+workers, brotli in either load order, authentication, Unix sockets, several nodes, and
+`if`; with payloads of every fork, in both directions. The client is curl."""
 
 import base64
 import collections
@@ -73,7 +73,7 @@ location /cached/ { sszip_cache on; proxy_pass http://%(tcp)s/; }
 
 JWT = ("Authorization", "Bearer aGVhZA.Ym9keQ.c2lnbmF0dXJl")
 BASIC = ("Authorization", "Basic " + base64.b64encode(b"a:b").decode())
-# What the client sends beside, and what comes before the path at the node.
+# Additional headers of the client, and the prefix of the path at the node.
 ASKED = {
     "": ([JWT], ""),
     "/several": ([JWT], ""),
@@ -96,7 +96,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["before", "after"])
 def nginx(request, start_nginx, session_origin, certificate):
-    """sszip is loaded before brotli, or after it."""
+    """nginx that loads sszip before brotli, or after it."""
     places = PLACES % {"tcp": session_origin.address, "unix": f"unix:{session_origin.path}:"}
     files = {"places": places.encode(), "users": b"a:{PLAIN}b\n", **certificate}
     options = {"files": files, "workers": 5}
@@ -108,7 +108,7 @@ def nginx(request, start_nginx, session_origin, certificate):
 
 @pytest.fixture(scope="module")
 def values(cache_directory):
-    """Of every fork some, with blobs and without."""
+    """Payloads of every fork, with blobs and without."""
     found = collections.defaultdict(list)
     for value in payloads.calls(cache_directory):
         if len(value["ssz"]) < 100_000:
@@ -118,7 +118,7 @@ def values(cache_directory):
 
 
 def curl(nginx, port, path, fields, body, accept=None):
-    """Status, fields and body of what curl gets by HTTP/2."""
+    """Status, headers and body of a response to curl over HTTP/2."""
     command = ["curl", "-sSk", "--http2", "-i", "--data-binary", "@-", f"https://127.0.0.1:{nginx.ports[port]}{path}"]
     for name, value in [*fields, ("Accept-Encoding", accept or ""), ("Expect", "")]:
         command += ["-H", f"{name}: {value}"]
@@ -130,13 +130,13 @@ def curl(nginx, port, path, fields, body, accept=None):
 
 
 def nested(block):
-    """The status VALID of a payload with that hash, as REST has it."""
+    """The status VALID of a payload with that hash, in the form of REST."""
     offsets = b"".join(n.to_bytes(4, "little") for n in (8, 8 + 41))
     return offsets + b"\0" + b"".join(n.to_bytes(4, "little") for n in (9, 41)) + block
 
 
 class Node:
-    """It has both ways, and says of each payload its own hash."""
+    """A node with both APIs, which returns each payload's own hash."""
 
     def __init__(self, values):
         self.of_ssz = {bytes.fromhex(value["ssz"]): value["params"][0]["blockHash"] for value in values}
@@ -153,7 +153,7 @@ class Node:
 
 
 def one(nginx, value, path, port, accept):
-    """Asks for the witness of a payload; what is wrong with what comes."""
+    """Requests the witness of a payload; returns what is wrong with the response."""
     fields, _ = ASKED[path]
     block = value["params"][0]["blockHash"]
     if port == "port":
@@ -171,7 +171,7 @@ def one(nginx, value, path, port, accept):
 
 
 @pytest.mark.parametrize("port", ["port", "port_rest"])
-def test_payloads_of_every_fork(nginx, origin, values, port):
+def test_payloads_of_every_fork_reach_the_node_once_in_every_location(nginx, origin, values, port):
     origin.answers(Node(values))
     asked = [(value, path) for path in ASKED for value in values]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
@@ -185,7 +185,7 @@ def test_payloads_of_every_fork(nginx, origin, values, port):
         assert request.header("Authorization") in (JWT[1], BASIC[1])
         of = request.body if port == "port_rest" else json.dumps(json.loads(request.body)["params"])
         came[request.path, of] += 1
-    # each of them once at each place, by value: a payload is never sent twice
+    # each value once in each location: a payload is never sent twice
     expected = collections.Counter()
     for value, path in asked:
         before = ASKED[path][1]
@@ -197,7 +197,7 @@ def test_payloads_of_every_fork(nginx, origin, values, port):
 
 
 @pytest.mark.parametrize("port", ["port", "port_rest"])
-def test_who_may_not_ask_asks_nothing(nginx, origin, values, port):
+def test_unauthorized_payload_does_not_reach_the_node(nginx, origin, values, port):
     origin.answers(Node(values))
     value = values[-1]
     body, target = (bytes.fromhex(value["ssz"]), ROUTE) if port == "port" else (call_of(value), "/")
@@ -213,8 +213,8 @@ LONG = b"\xb9\x01\x2c" + b"\xab" * 300
 
 @pytest.mark.parametrize("accept", ["gzip", "br", "br, gzip", None])
 @pytest.mark.parametrize("path", ["", "/several"])
-def test_a_witness_beside_brotli(nginx, origin, values, accept, path):
-    """What the client can read, and whole, whoever has coded it."""
+def test_witness_is_readable_when_brotli_is_on(nginx, origin, values, accept, path):
+    """The coding is one that the client accepts, and the body is complete."""
     value = values[-1]
     state = LONG * 3000
     lists = b"\xc0\xc0\xfa" + len(state).to_bytes(3, "big") + state
@@ -227,7 +227,7 @@ def test_a_witness_beside_brotli(nginx, origin, values, accept, path):
     assert coding in [None, *(accept or "").split(", ")]
     ssz = decoded(coding, body)
     assert payloads.lists_of(ssz) == [[LONG[3:]] * 3000, [], []]
-    # and back
+    # and in the other direction
     origin.answers(answer(ssz, type=OCTETS, framing="chunked"))
     fields = [("Content-Type", "application/json"), JWT]
     status, head, body = curl(nginx, "port_rest", path + "/", fields, call_of(value), accept)

@@ -1,6 +1,6 @@
-"""Calls for the witness of a payload, to a node that has the REST route only: values by
-the specifications' SSZ, in JSON and as SSZ, errors, and what is never sent, or never sent
-twice."""
+"""Calls for the witness of a payload, to a node that has the REST route only: values by the
+specifications' SSZ, results as JSON and as SSZ, errors, and calls that must not be sent, or
+not sent twice."""
 
 import json
 import random
@@ -65,7 +65,7 @@ def calls(specified):
 
 @pytest.fixture(scope="module")
 def statuses(specified):
-    """Those that SSZ keeps as they are: a longer text is cut, a witness has no keys."""
+    """Statuses that SSZ represents exactly: a longer text is truncated, a witness has no keys."""
     return [value for value in specified if value["kind"] == "status"]
 
 
@@ -106,7 +106,7 @@ def is_error(response, code, text="", id=1):
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
-def test_payloads_of_every_fork(nginx, origin, calls, port):
+def test_calls_of_every_fork_are_sent_to_the_route(nginx, origin, calls, port):
     origin.answers(octets(SYNCING))
     for value in calls:
         origin.requests.clear()
@@ -127,20 +127,20 @@ def test_payloads_of_every_fork(nginx, origin, calls, port):
         assert "stored" not in (response.header("Cache-Status") or "")
 
 
-def test_a_fork_that_no_head_names(nginx, origin, calls):
+def test_fork_is_detected_when_no_header_names_it(nginx, origin, calls):
     origin.answers(octets(SYNCING))
     for value in calls:
         origin.requests.clear()
         assert post(nginx, asked_for(value)).status == 200
         (asked,) = origin.requests
-        # which prague's are taken for
+        # payloads of prague are read as osaka's
         fork = "osaka" if value["fork"] == "prague" else value["fork"]
         assert asked.header("Eth-Execution-Version") == fork
         assert asked.body == bytes.fromhex(value["ssz"])
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_statuses_with_and_without_witnesses(nginx, origin, statuses, payload, coding):
+def test_statuses_are_returned_as_ssz_or_json(nginx, origin, statuses, payload, coding):
     seen = set()
     for number, value in enumerate(statuses):
         ssz = bytes.fromhex(value["ssz"])
@@ -180,7 +180,7 @@ def test_statuses_with_and_without_witnesses(nginx, origin, statuses, payload, c
         ("/expression", "/expression" + ROUTE),
     ],
 )
-def test_where_the_node_is_asked(nginx, origin, payload, path, expected):
+def test_path_of_the_route_follows_proxy_pass(nginx, origin, payload, path, expected):
     origin.answers(octets(SYNCING))
     response = post(nginx, payload, path=path + "?x=%2f")
     assert json.loads(response.body)["result"]["status"] == "SYNCING"
@@ -206,7 +206,7 @@ def test_where_the_node_is_asked(nginx, origin, payload, path, expected):
 )
 @pytest.mark.parametrize("accept", [None, OCTETS])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_errors_of_the_route_are_those_of_the_call(nginx, origin, payload, name, status, code, accept, framing):
+def test_problem_of_the_route_is_sent_as_a_json_rpc_error(nginx, origin, payload, name, status, code, accept, framing):
     for detail in (None, 'é "x"'):
         origin.requests.clear()
         origin.answers(problem(name, status, detail, split=bytewise, framing=framing))
@@ -217,7 +217,7 @@ def test_errors_of_the_route_are_those_of_the_call(nginx, origin, payload, name,
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500])
-def test_what_else_the_node_says_stays(nginx, origin, payload, status):
+def test_other_error_of_the_node_is_sent_unchanged(nginx, origin, payload, status):
     origin.answers(answer(b"missing token", status=status, type="text/plain"))
     for accept in (None, OCTETS):
         response = post(nginx, payload, accept=accept)
@@ -238,7 +238,7 @@ WRONG = {
 
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("accept", [None, OCTETS])
-def test_what_is_no_status_is_a_502(nginx, origin, payload, body, accept):
+def test_invalid_status_is_a_502(nginx, origin, payload, body, accept):
     origin.answers(octets(body, framing="chunked", split=bytewise))
     response = post(nginx, payload, accept=accept)
     assert (response.status, response.mode) == (502, "ssz-invalid")
@@ -248,7 +248,7 @@ def test_what_is_no_status_is_a_502(nginx, origin, payload, body, accept):
     assert len(origin.requests) == 1
 
 
-def test_a_call_that_is_wrong_reaches_no_node(nginx, origin, calls):
+def test_invalid_call_is_rejected(nginx, origin, calls):
     origin.answers(octets(SYNCING))
     value = next(it for it in calls if it["fork"] == "amsterdam")
     params = value["params"]
@@ -273,8 +273,8 @@ def test_a_call_that_is_wrong_reaches_no_node(nginx, origin, calls):
         assert origin.requests == []
 
 
-def test_other_blobs_than_the_payloads_are_invalid(nginx, origin, calls):
-    """The route has no place for them, and the node would not see that."""
+def test_call_with_wrong_blob_hashes_is_invalid(nginx, origin, calls):
+    """The route has no field for the hashes, so that the node would not detect the mismatch."""
     origin.answers(octets(SYNCING))
     origin.requests.clear()
     value = next(it for it in calls if it["version"] > 2 and len(it["params"][1]) > 2)
@@ -290,7 +290,7 @@ def test_other_blobs_than_the_payloads_are_invalid(nginx, origin, calls):
     assert origin.requests == []
 
 
-def test_other_requests_are_left_alone(nginx, origin, payload):
+def test_other_requests_are_forwarded_unchanged(nginx, origin, payload):
     result = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
     origin.answers(answer(result))
     for path, body in (
@@ -310,7 +310,7 @@ def test_other_requests_are_left_alone(nginx, origin, payload):
         assert asked.header("Content-Type") == "application/json"
 
 
-def test_more_than_there_may_be_is_refused(nginx, origin, payload):
+def test_call_that_exceeds_a_limit_is_rejected(nginx, origin, payload):
     origin.answers(octets(SYNCING))
     origin.requests.clear()
     long = payload[:-1] + b" " * 70_000 + b"}"
@@ -319,7 +319,7 @@ def test_more_than_there_may_be_is_refused(nginx, origin, payload):
     assert origin.requests == []
 
 
-def test_a_call_that_is_in_a_file(nginx, origin, calls):
+def test_call_in_a_file_is_sent_to_the_route(nginx, origin, calls):
     origin.answers(octets(SYNCING))
     value = max(calls, key=lambda it: len(it["ssz"]))
     fields = [("Eth-Execution-Version", value["fork"])]
@@ -329,7 +329,7 @@ def test_a_call_that_is_in_a_file(nginx, origin, calls):
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
 @pytest.mark.parametrize("came", [0, 30])
-def test_a_node_that_goes_away_is_not_asked_again(nginx, origin, payload, end, came):
+def test_call_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, came):
     nginx.expect("the response ended before|prematurely closed|reset by peer|no live upstreams")
     begun = head(headers=[("Content-Type", OCTETS), ("Content-Length", "9000")])
     origin.requests.clear()
@@ -340,8 +340,8 @@ def test_a_node_that_goes_away_is_not_asked_again(nginx, origin, payload, end, c
         assert len(origin.requests) == 1
 
 
-def test_a_long_witness(start_nginx, origin, payload):
-    """25 MB of SSZ: what is held is that, and what is made of it."""
+def test_long_witness_is_converted_in_limited_memory(start_nginx, origin, payload):
+    """25 MB of SSZ: the body is buffered together with its conversion only."""
     node, nodes = random.Random(3).randbytes(532), 48_000
     offsets = b"".join((4 * nodes + len(node) * n).to_bytes(4, "little") for n in range(nodes))
     state = offsets + node * nodes

@@ -1,6 +1,6 @@
-"""Payloads that are submitted for their witness over REST and in SSZ, to a node that has
-the JSON-RPC method only: values by the specifications' SSZ, errors, and what is never
-sent, or never sent twice."""
+"""Payloads that clients submit for their witness over REST in SSZ, to a node that has the
+JSON-RPC method only: values by the specifications' SSZ, errors, and payloads that must not
+be sent, or not sent twice."""
 
 import base64
 import json
@@ -85,7 +85,7 @@ def calls(specified):
     found = [value for value in specified if value["kind"] == "call"]
     forks = {value["fork"] for value in found}
     assert forks == {"paris", "shanghai", "cancun", "prague", "osaka", "amsterdam"}
-    # of some of them there are blobs
+    # some of them have blobs
     assert any(len(value["params"]) > 1 and len(value["params"][1]) > 3 for value in found)
     return found
 
@@ -97,7 +97,7 @@ def statuses(specified):
 
 @pytest.fixture(scope="module")
 def payload(calls):
-    """One of the newest fork."""
+    """A payload of the newest fork."""
     return bytes.fromhex(next(it["ssz"] for it in calls if it["fork"] == "amsterdam"))
 
 
@@ -140,7 +140,7 @@ def is_problem(response, status, name, detail=""):
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
-def test_payloads_of_every_fork(nginx, origin, calls, port):
+def test_payloads_of_every_fork_are_sent_as_calls(nginx, origin, calls, port):
     origin.answers(SYNCING)
     for value in calls:
         origin.requests.clear()
@@ -162,18 +162,18 @@ def test_payloads_of_every_fork(nginx, origin, calls, port):
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_statuses_with_and_without_witnesses(nginx, origin, statuses, payload, coding):
+def test_statuses_are_returned_as_ssz(nginx, origin, statuses, payload, coding):
     for number, value in enumerate(statuses):
         for split in (bytewise, scattered(number)):
             origin.answers(result(value["result"], split=split, framing="chunked" if number % 2 else "length"))
             response = submit(nginx, payload, coding=coding)
             ssz = bytes.fromhex(value["ssz"])
             is_status(response, ssz)
-            # most of it is random
+            # most of the body is random
             assert response.coding is None or coding == "gzip"
 
 
-# Where the node is asked: the target of the client, and that which the node sees.
+# For each target of the client, the target that the node receives.
 TARGETS = {
     "port": {
         ROUTE: "/",
@@ -195,8 +195,8 @@ TARGETS = {
 @pytest.mark.parametrize(
     "port, path, expected", [(port, *pair) for port, pairs in TARGETS.items() for pair in pairs.items()]
 )
-def test_where_the_node_is_asked(nginx, origin, payload, port, path, expected):
-    """The path of JSON-RPC is what comes before the route, unless proxy_pass says."""
+def test_path_of_the_call_follows_proxy_pass(nginx, origin, payload, port, path, expected):
+    """The path of JSON-RPC is the prefix of the route, unless proxy_pass sets another one."""
     origin.answers(SYNCING)
     response = submit(nginx, payload, path=path + "?x=%2f", port=port)
     is_status(response, SYNCING_SSZ)
@@ -204,7 +204,7 @@ def test_where_the_node_is_asked(nginx, origin, payload, port, path, expected):
     path, _, query = asked.target.partition("?")
     assert path == expected
     assert query.startswith("x=%2f&n=")
-    # the log has what the client asked for
+    # the log has the client's target
     assert response.logged["status"] == 200
 
 
@@ -224,7 +224,7 @@ def test_where_the_node_is_asked(nginx, origin, payload, port, path, expected):
 )
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_errors_of_the_call_are_those_of_the_route(nginx, origin, payload, code, status, name, framing, coding):
+def test_json_rpc_error_is_sent_as_a_problem_of_the_route(nginx, origin, payload, code, status, name, framing, coding):
     fields = [("ETag", '"a"'), ("Cache-Control", "max-age=9")]
     origin.answers(error(code, "é " * 30, split=bytewise, framing=framing, headers=fields))
     response = submit(nginx, payload, coding=coding)
@@ -234,8 +234,8 @@ def test_errors_of_the_call_are_those_of_the_route(nginx, origin, payload, code,
     assert len(origin.requests) == 1
 
 
-def test_an_error_that_comes_compressed(nginx, origin, payload):
-    """It is not asked for, and is an error all the same."""
+def test_compressed_error_is_converted(nginx, origin, payload):
+    """The node compresses an error without Accept-Encoding: gzip."""
     origin.answers(error(-38005, coding="gzip"))
     response = submit(nginx, payload, path="/pass" + ROUTE, coding="gzip")
     is_problem(response, 400, "unsupported-fork")
@@ -259,7 +259,7 @@ WRONG_ANSWERS = {
 @pytest.mark.parametrize("body", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
 @pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_what_is_no_result_is_a_502(nginx, origin, payload, body, split, framing):
+def test_invalid_result_is_a_502(nginx, origin, payload, body, split, framing):
     origin.answers(answer(body, split=split, framing=framing))
     response = submit(nginx, payload)
     is_problem(response, 502, "internal", "can't be had as SSZ")
@@ -267,7 +267,7 @@ def test_what_is_no_result_is_a_502(nginx, origin, payload, body, split, framing
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 415, 429, 500, 503])
-def test_what_the_node_says_with_another_status_stays(nginx, origin, payload, status):
+def test_response_with_another_status_is_sent_unchanged(nginx, origin, payload, status):
     origin.answers(answer(b"missing token", status=status, type="text/plain"))
     response = submit(nginx, payload)
     assert (response.status, response.body) == (status, b"missing token")
@@ -275,7 +275,7 @@ def test_what_the_node_says_with_another_status_stays(nginx, origin, payload, st
     assert len(origin.requests) == 1
 
 
-def test_what_is_no_json_stays(nginx, origin, payload):
+def test_response_that_is_not_json_is_sent_unchanged(nginx, origin, payload):
     origin.answers(answer(b"<html>", type="text/html"))
     response = submit(nginx, payload)
     assert (response.status, response.body) == (200, b"<html>")
@@ -283,7 +283,7 @@ def test_what_is_no_json_stays(nginx, origin, payload):
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
-def test_a_body_that_is_wrong_reaches_no_node(nginx, origin, calls, port):
+def test_invalid_payload_is_rejected(nginx, origin, calls, port):
     origin.answers(SYNCING)
     origin.requests.clear()
     for value in calls[::7]:
@@ -292,7 +292,7 @@ def test_a_body_that_is_wrong_reaches_no_node(nginx, origin, calls, port):
         for wrong in (ssz[:-1] if ssz[-1:] else b"", b"", ssz[:4], b"\xff" * len(ssz), b"{}", ssz[4:]):
             response = submit(nginx, wrong, fields, port=port)
             if response.status == 200:
-                # a shorter last part can be one, too
+                # a shorter last part may be valid, too
                 assert wrong == ssz[:-1]
                 origin.requests.clear()
                 continue
@@ -319,7 +319,7 @@ def test_a_body_that_is_wrong_reaches_no_node(nginx, origin, calls, port):
         ([OCTETS, AMSTERDAM, ("Sszip-Type", "PayloadStatusWithWitnessAndKeys;v=1")], 422, "invalid-body", "ssz-version"),
     ],
 )
-def test_a_head_that_is_wrong_reaches_no_node(nginx, origin, payload, fields, status, name, mode):
+def test_invalid_head_is_rejected(nginx, origin, payload, fields, status, name, mode):
     origin.answers(SYNCING)
     origin.requests.clear()
     with nginx.connect() as connection:
@@ -330,12 +330,12 @@ def test_a_head_that_is_wrong_reaches_no_node(nginx, origin, payload, fields, st
     assert origin.requests == []
 
 
-def test_who_names_the_type_that_there_is_gets_it(nginx, origin, payload):
+def test_requested_type_is_returned_when_it_is_supported(nginx, origin, payload):
     origin.answers(SYNCING)
     is_status(submit(nginx, payload, [OCTETS, AMSTERDAM, ("Sszip-Type", TYPE)]), SYNCING_SSZ)
 
 
-def test_other_requests_are_left_alone(nginx, origin, payload):
+def test_other_requests_are_forwarded_unchanged(nginx, origin, payload):
     origin.answers(answer(b"x", type="text/plain"))
     for path, method, fields in (
         ("/engine/v1/payloads", "POST", [OCTETS, AMSTERDAM]),
@@ -353,7 +353,7 @@ def test_other_requests_are_left_alone(nginx, origin, payload):
         assert asked.header("Content-Type") == "application/octet-stream"
 
 
-def test_more_than_there_may_be_is_refused(nginx, origin, payload):
+def test_payload_that_exceeds_a_limit_is_rejected(nginx, origin, payload):
     origin.answers(SYNCING)
     long = payload + b"a" * 5000
     assert len(payload) < 4096
@@ -369,7 +369,7 @@ def test_more_than_there_may_be_is_refused(nginx, origin, payload):
         is_status(submit(nginx, payload, path=path + ROUTE), SYNCING_SSZ)
 
 
-def test_a_status_that_is_too_long_is_a_502(nginx, origin, payload):
+def test_status_that_exceeds_a_limit_is_a_502(nginx, origin, payload):
     nodes = b"\xfa" + (5000 * 301).to_bytes(3, "big") + (b"\xb9\x01\x2a" + bytes(298)) * 5000
     lists = b"\xc0\xc0" + nodes
     witness = b"\xfa" + len(lists).to_bytes(3, "big") + lists
@@ -383,7 +383,7 @@ def test_a_status_that_is_too_long_is_a_502(nginx, origin, payload):
         origin.requests.clear()
 
 
-def test_who_may_not_ask_asks_nothing(nginx, origin, payload):
+def test_unauthorized_payload_does_not_reach_the_node(nginx, origin, payload):
     origin.answers(SYNCING)
     origin.requests.clear()
     path = "/users" + ROUTE
@@ -394,7 +394,7 @@ def test_who_may_not_ask_asks_nothing(nginx, origin, payload):
     assert [asked.header("Authorization") for asked in origin.requests] == [basic[1]]
 
 
-def test_a_payload_that_comes_in_chunks_or_is_in_a_file(nginx, origin, calls):
+def test_payload_in_chunks_or_in_a_file_is_sent_as_a_call(nginx, origin, calls):
     origin.answers(SYNCING)
     long = max((it for it in calls if it["fork"] == "amsterdam"), key=lambda it: len(it["ssz"]))
     ssz = bytes.fromhex(long["ssz"])
@@ -415,7 +415,7 @@ def test_a_payload_that_comes_in_chunks_or_is_in_a_file(nginx, origin, calls):
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
 @pytest.mark.parametrize("came", [0, 30, 9000])
-def test_a_node_that_goes_away_is_not_asked_again(nginx, origin, payload, end, came):
+def test_payload_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, came):
     nginx.expect("the response ended before|prematurely closed|reset by peer|no live upstreams")
     body = b'{"jsonrpc":"2.0","id":1,"result":{"status":"VALID","witness":"0x%b"}}' % (b"c0" * 9000)
     begun = head(headers=[("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
@@ -425,7 +425,7 @@ def test_a_node_that_goes_away_is_not_asked_again(nginx, origin, payload, end, c
     assert len(origin.requests) == 1
 
 
-def test_clients_that_go_away_while_they_send(nginx, origin, payload):
+def test_incomplete_payload_does_not_reach_the_node(nginx, origin, payload):
     origin.answers(SYNCING)
     origin.requests.clear()
     whole = request_bytes(ROUTE, method="POST", headers=[OCTETS, AMSTERDAM], body=payload)
@@ -439,7 +439,7 @@ def test_clients_that_go_away_while_they_send(nginx, origin, payload):
 
 
 def valid(node, nodes):
-    """A status with a witness of so many equal nodes, as JSON in pieces."""
+    """A status with a witness of `nodes` equal nodes, as JSON in pieces."""
     item = b"\xb9" + len(node).to_bytes(2, "big") + node
     size = 4 if len(item) * nodes >> 24 else 3
     state = bytes([0xF7 + size]) + (len(item) * nodes).to_bytes(size, "big")
@@ -450,7 +450,7 @@ def valid(node, nodes):
 
 
 def nodes_of(ssz):
-    """The state of its witness: offsets of the status and the witness, then of its lists."""
+    """The nodes of a witness, by the offsets of the status, of the witness and of its lists."""
 
     def number(at):
         return int.from_bytes(ssz[at : at + 4], "little")
@@ -466,8 +466,8 @@ def nodes_of(ssz):
     return [ssz[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
 
 
-def test_a_long_witness_takes_little_more_than_its_ssz(start_nginx, origin, payload):
-    """50 MB of JSON, of which nothing is kept."""
+def test_memory_for_a_long_witness_is_close_to_its_ssz(start_nginx, origin, payload):
+    """50 MB of JSON are converted without being buffered."""
     node, nodes = random.Random(3).randbytes(532), 48_000
     body = valid(node, nodes)
     assert len(body) > 50_000_000
@@ -484,7 +484,7 @@ def test_a_long_witness_takes_little_more_than_its_ssz(start_nginx, origin, payl
 
 
 @pytest.mark.parametrize("reloads", [False, True], ids=["gone", "gone, and a reload"])
-def test_clients_that_go_away_while_a_witness_comes(nginx, origin, payload, reloads):
+def test_witness_is_whole_after_other_clients_aborted(nginx, origin, payload, reloads):
     node = bytes(range(256)) * 2
     origin.answers(answer(valid(node, 20_000), framing="chunked"))
     whole = request_bytes(ROUTE, method="POST", headers=[OCTETS, AMSTERDAM], body=payload)
@@ -501,8 +501,8 @@ def test_clients_that_go_away_while_a_witness_comes(nginx, origin, payload, relo
     assert response.coding == "gzip"
 
 
-def test_many_at_once_are_not_mixed(nginx, origin, calls):
-    """Each gets the status of its own payload; what is asked is asked once."""
+def test_concurrent_payloads_get_their_own_status(nginx, origin, calls):
+    """Each client receives the status of its own payload; the node gets each call once."""
 
     def echo(request):
         call = json.loads(request.body)

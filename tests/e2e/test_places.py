@@ -1,6 +1,6 @@
-"""What keeps stored answers apart where the operator has not named them: the
-node that made them, the host, the port and the target as nginx itself reads
-them. A reload changes nothing of that, and adding a server in front neither."""
+"""The key of entries without a namespace: the node that made a response, the host, the port
+and the target as nginx itself reads them. Neither a reload nor an additional server in
+front changes it."""
 
 import json
 
@@ -32,7 +32,7 @@ def passes(path):
 
 @pytest.fixture
 def chains(origin):
-    """A node that has another chain behind each of its paths."""
+    """A node with another chain on each of its paths."""
 
     def chain(request):
         name = request.path.strip("/").split("/")[0]
@@ -60,13 +60,13 @@ def reload(nginx, http):
 
 
 def result(nginx, port, path="/", headers=()):
-    """The answer, and whether it is a hit. The target is the same each time."""
+    """The result of one call to a target, and whether it is a hit."""
     headers = [("Content-Type", "application/json"), *headers]
     response = fetch(nginx.ports[f"port_{port}"], path, method="POST", body=CHAIN, headers=headers)
     return json.loads(response.body)["result"], (response.header("Cache-Status") or "").startswith("sszip; hit")
 
 
-def test_a_server_added_in_front_takes_nobodys_answers(start, chains):
+def test_entries_stay_with_their_server_when_another_one_is_added(start, chains):
     nginx = start(server("a", passes("/mainnet")))
     assert result(nginx, "a") == ("mainnet", False)
     assert result(nginx, "a") == ("mainnet", True)
@@ -74,7 +74,7 @@ def test_a_server_added_in_front_takes_nobodys_answers(start, chains):
     reload(nginx, server("b", passes("/gnosis")) + server("a", passes("/mainnet")))
     assert result(nginx, "b") == ("gnosis", False)
     assert result(nginx, "a")[0] == "mainnet"
-    # what was stored is still found
+    # the stored entry is still found
     assert key(nginx, "a") == before
 
 
@@ -84,7 +84,7 @@ def key(nginx, port):
 
 
 @pytest.mark.parametrize("change", ["the path", "the servers of a block"])
-def test_another_node_in_the_same_place_has_other_answers(start, chains, change):
+def test_entries_are_not_reused_when_the_upstream_changes(start, chains, change):
     def config(chain):
         if change == "the path":
             return server("a", passes(f"/{chain}"))
@@ -98,7 +98,7 @@ def test_another_node_in_the_same_place_has_other_answers(start, chains, change)
     assert result(nginx, "a")[1] is False
 
 
-def test_a_variable_in_the_upstream_chooses_the_answer(start, chains):
+def test_key_includes_the_value_of_a_variable_in_proxy_pass(start, chains):
     nginx = start(
         "map $http_x_chain $path { default mainnet; gnosis gnosis; }\n"
         + server("a", "location / { proxy_pass http://@origin@/$path; }")
@@ -108,7 +108,7 @@ def test_a_variable_in_the_upstream_chooses_the_answer(start, chains):
         assert result(nginx, "a", headers=[("X-Chain", "gnosis")]) == ("gnosis", is_hit)
 
 
-def test_a_block_that_a_variable_names_is_known_by_its_servers(start, chains):
+def test_key_includes_the_servers_of_an_upstream_that_a_variable_names(start, chains):
     def config(server_of_node):
         return (
             f"upstream node {{ server {server_of_node}; }}\n"
@@ -122,7 +122,7 @@ def test_a_block_that_a_variable_names_is_known_by_its_servers(start, chains):
     assert result(nginx, "a") == ("x", False)
 
 
-def test_a_target_in_absolute_form_names_the_host(start, origin):
+def test_key_includes_the_host_of_a_target_in_absolute_form(start, origin):
     origin.answers(lambda request: answer(f'"{request.header("Host")}"'.encode(), headers=[("Cache-Control", "max-age=60")]))
     nginx = start(server("a", "server_name a.test b.test; location / { proxy_set_header Host $host; proxy_pass http://@origin@; }"))
 
@@ -136,7 +136,7 @@ def test_a_target_in_absolute_form_names_the_host(start, origin):
 
 
 @pytest.mark.parametrize("namespace", ["", "sszip_cache_namespace files;"])
-def test_a_redirect_by_the_node_chooses_the_answer(start, origin, namespace):
+def test_key_includes_the_target_of_x_accel_redirect(start, origin, namespace):
     def redirect(request):
         if request.path == "/dl":
             return answer(b"", headers=[("X-Accel-Redirect", f"/internal/{request.header('X-Api-Key')}")])
@@ -158,7 +158,7 @@ def test_a_redirect_by_the_node_chooses_the_answer(start, origin, namespace):
     assert len(origin.received("/internal/alice")) == 1
 
 
-def test_a_rewritten_target_is_what_was_asked_for(start, origin):
+def test_key_includes_the_rewritten_target(start, origin):
     origin.answers(lambda request: answer(b'"%b"' % request.target.encode(), headers=[("Cache-Control", "max-age=60")]))
     nginx = start(server("a", "location / { rewrite ^/of/(.*)$ /x?$http_x_user break; proxy_pass http://@origin@; }"))
     for _ in range(2):
@@ -167,9 +167,9 @@ def test_a_rewritten_target_is_what_was_asked_for(start, origin):
             assert f"/x?{user}" in response.body.decode()
 
 
-def test_what_nothing_tells_apart_is_not_for_the_cache(start, origin):
-    """`sszip_cache on` in `http` is for locations of other modules too, and
-    whoever adds it to a configuration that serves has some."""
+def test_location_without_upstream_or_namespace_is_not_cached(start, origin):
+    """`sszip_cache on` in `http` also applies to locations of other modules, which most
+    configurations contain."""
     inner = "location / {{ proxy_pass http://@origin@; }} location /files {{ {0} empty_gif; }}"
     origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
     nginx = start(server("a", inner.format("")))
@@ -208,18 +208,18 @@ server {
 """
 
 
-def test_a_second_if_keeps_the_first_ones_handler(start_nginx, origin):
+def test_request_is_answered_when_two_if_blocks_match(start_nginx, origin):
     origin.answers(answer(b"1" * 5000))
     nginx = start_nginx(TWO_IFS)
-    # stock nginx: a block without an upstream of its own has none
+    # in stock nginx, a block without an upstream of its own has none
     nginx.expect("no upstream configuration")
     assert nginx.get("/one").status == 200
     for path in ("/", "/on"):
         assert nginx.get(path).status in (200, 500)
 
 
-def test_a_configuration_without_the_module_and_with_it_again(start_nginx, origin):
-    """What was wrapped of nginx's own modules stays, and is as if it were not."""
+def test_reload_may_remove_and_add_the_module(start_nginx, origin):
+    """The handlers of nginx's own modules that were wrapped stay wrapped, without effect."""
     origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
     inner = "sszip on; sszip_cache on; sszip_cache_get all; location / { proxy_set_header X-A 1; proxy_pass http://@origin@; }"
     nginx = start_nginx(f"server {{ listen 127.0.0.1:@port@; {inner} }}")

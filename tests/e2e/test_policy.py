@@ -1,5 +1,5 @@
-"""What may be called, in the places that nginx has: no way of sending a call gets a denied one to
-the node. tests/hosts/test_rules.py and tests/cases/policy.toml have what is the same in every host."""
+"""The policy in configurations of nginx: a denied call never reaches the node, however it is
+sent. tests/hosts/test_rules.py and tests/cases/policy.toml have the rules of all hosts."""
 
 import gzip
 import json
@@ -94,12 +94,12 @@ def ask(nginx, path, body, headers=(JSON,), **request):
 
 
 def called(origin):
-    """Every method that any reader might find in what the node got."""
+    """Every method that any reader might find in the bodies that the node received."""
     return [method for request in origin.received() for method in methods(request.body)]
 
 
 def methods(body):
-    """As leniently as Python can."""
+    """The methods of a body, read as leniently as Python can."""
     text, found = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n"), []
 
     def members(pairs):
@@ -118,42 +118,42 @@ def methods(body):
 
 @pytest.mark.parametrize("place", PLACES)
 class TestPlaces:
-    def test_a_call(self, nginx, origin, node, place):
+    def test_denied_call_does_not_reach_the_node(self, nginx, origin, node, place):
         response = ask(nginx, f"/{place}", BAD)
         assert (response.status, json.loads(response.body)) == (200, DENIED)
         assert not called(origin)
 
     @pytest.mark.parametrize("batch", [BATCH, PADDED], ids=["short", "long"])
-    def test_a_batch(self, nginx, origin, node, place, batch):
+    def test_denied_call_of_a_batch_does_not_reach_the_node(self, nginx, origin, node, place, batch):
         response = ask(nginx, f"/{place}", batch, [JSON, ("Accept-Encoding", "gzip")])
         assert (response.status, json.loads(response.decoded)) == (200, [DENIED, CHAIN])
         assert set(called(origin)) <= {"eth_chainId"}
 
-    def test_chunks(self, nginx, origin, node, place):
+    def test_denied_call_in_chunks_does_not_reach_the_node(self, nginx, origin, node, place):
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
         headers = [JSON, ("Transfer-Encoding", "chunked")]
         response = ask(nginx, f"/{place}", chunks, headers)
         assert json.loads(response.body) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
-    def test_credentials(self, nginx, origin, node, place):
+    def test_denied_call_with_credentials_does_not_reach_the_node(self, nginx, origin, node, place):
         for field in (("Authorization", "Bearer x"), ("Cookie", "a=b")):
             assert json.loads(ask(nginx, f"/{place}", BAD, [JSON, field]).body) == DENIED
         assert not called(origin)
 
     @pytest.mark.parametrize("kind", [None, "text/plain", "application/octet-stream"])
-    def test_types(self, nginx, origin, node, place, kind):
+    def test_denied_call_of_another_type_does_not_reach_the_node(self, nginx, origin, node, place, kind):
         headers = [("Content-Type", kind)] if kind else []
         assert json.loads(ask(nginx, f"/{place}", BAD, headers).body) == DENIED
         assert json.loads(ask(nginx, f"/{place}", BATCH, headers).body) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
-    def test_other_methods_with_a_body(self, nginx, origin, node, place, method):
+    def test_other_http_method_with_a_body_is_rejected(self, nginx, origin, node, place, method):
         assert ask(nginx, f"/{place}", BAD, method=method).status == 405
         assert not called(origin)
 
-    def test_what_is_coded(self, nginx, origin, node, place):
+    def test_denied_call_in_gzip_does_not_reach_the_node(self, nginx, origin, node, place):
         headers = [JSON, ("Content-Encoding", "gzip")]
         assert json.loads(ask(nginx, f"/{place}", gzip.compress(BAD), headers).body) == DENIED
         response = ask(nginx, f"/{place}", gzip.compress(BATCH), headers)
@@ -161,7 +161,7 @@ class TestPlaces:
         assert set(called(origin)) <= {"eth_chainId"}
 
 
-# of a body that says something else to another reader
+# bodies that contain another call for another reader
 HIDDEN = [
     rb'{"jsonrpc":"2.0","id":1,"method":"debug\u005ftraceCall"}',
     rb'{"jsonrpc":"2.0","id":1,"m\u0065thod":"debug_x"}',
@@ -192,7 +192,7 @@ HIDDEN = [
 
 @pytest.mark.parametrize("path", ["/", "/cached", "/file"])
 @pytest.mark.parametrize("body", HIDDEN, ids=range(len(HIDDEN)))
-def test_what_can_be_read_in_two_ways(nginx, origin, node, path, body):
+def test_ambiguous_call_is_rejected(nginx, origin, node, path, body):
     for sent in (body, b"[" + body + b"," + GOOD + b"]"):
         response = ask(nginx, path, sent)
         assert response.status == 200
@@ -201,7 +201,7 @@ def test_what_can_be_read_in_two_ways(nginx, origin, node, path, body):
     assert not origin.received()
 
 
-def test_http2(nginx, origin, node):
+def test_denied_call_over_http2_does_not_reach_the_node(nginx, origin, node):
     for path in ("/", "/cached"):
         with Http2Client(nginx.ports["port_http2"]) as client:
             stream, batch = client.ask(path, body=BAD, method="POST"), client.ask(path, body=BATCH, method="POST")
@@ -211,8 +211,8 @@ def test_http2(nginx, origin, node):
     assert set(called(origin)) <= {"eth_chainId"}
 
 
-def test_http2_without_a_length(nginx, origin, node):
-    """As curl does with what it reads from a pipe."""
+def test_denied_call_over_http2_without_a_length_does_not_reach_the_node(nginx, origin, node):
+    """curl sends no length for a body that it reads from a pipe."""
     port = nginx.ports["port_http2"]
     command = ["curl", "-sS", "--http2-prior-knowledge", "-T", "-", "-X", "POST", "-H", "Content-Type: application/json"]
     done = subprocess.run([*command, f"http://127.0.0.1:{port}/"], input=BATCH, capture_output=True)
@@ -220,7 +220,7 @@ def test_http2_without_a_length(nginx, origin, node):
     assert set(called(origin)) <= {"eth_chainId"}
 
 
-def test_codings_that_are_not_undone(nginx, origin, node):
+def test_request_with_an_unsupported_coding_is_rejected(nginx, origin, node):
     coded = gzip.compress(BAD)
     for coding in ("br", "deflate", "gzip, gzip", "identity", "gzip;q=1"):
         assert ask(nginx, "/", coded, [JSON, ("Content-Encoding", coding)]).status == 415
@@ -230,7 +230,7 @@ def test_codings_that_are_not_undone(nginx, origin, node):
     assert not origin.received()
 
 
-def test_what_becomes_a_websocket(nginx, origin, node):
+def test_upgrade_to_a_websocket_is_rejected(nginx, origin, node):
     headers = [("Upgrade", "websocket"), ("Connection", "upgrade"), ("Sec-WebSocket-Version", "13")]
     response = ask(nginx, "/socket", None, headers, method="GET")
     assert response.status == 403
@@ -239,7 +239,7 @@ def test_what_becomes_a_websocket(nginx, origin, node):
 
 @pytest.mark.parametrize("protocol", ["h2c", "TLS/1.0", "websocket, h2c", "x", ""])
 @pytest.mark.parametrize("path", ["/socket", "/allowed", "/"])
-def test_upgrade_to_another_protocol_is_refused(nginx, origin, node, path, protocol):
+def test_upgrade_to_another_protocol_is_rejected(nginx, origin, node, path, protocol):
     headers = [("Upgrade", protocol), ("Connection", "upgrade")]
     assert ask(nginx, path, None, headers, method="GET").status == 403
     assert ask(nginx, path, GOOD, [JSON, *headers]).status == 403
@@ -255,7 +255,7 @@ def test_upgrade_to_another_protocol_is_refused(nginx, origin, node, path, proto
         ("POST", [("Upgrade", "x"), ("Connection", "upgrade")], 403),
     ],
 )
-def test_body_of_a_request_that_is_refused_at_its_head_is_no_request(nginx, origin, node, path, method, more, status):
+def test_body_of_a_rejected_request_is_not_read_as_a_request(nginx, origin, node, path, method, more, status):
     hidden = request_bytes("/off", method="POST", headers=[JSON], body=BAD)
     with Connection(nginx.port) as connection:
         connection.send(request_bytes(path, method=method, headers=[JSON, *more], body=hidden))
@@ -278,7 +278,7 @@ def test_switch_of_protocols_is_a_bad_gateway(nginx, origin, path, asked, protoc
     assert ask(nginx, path, None, headers, method="GET").status == 502
 
 
-def test_websocket_is_a_tunnel_where_it_is_allowed(nginx, origin):
+def test_allowed_websocket_is_forwarded(nginx, origin):
     origin.answers(switched("websocket"))
     headers = [("Upgrade", "websocket"), ("Connection", "upgrade")]
     with Connection(nginx.port) as connection:
@@ -287,7 +287,7 @@ def test_websocket_is_a_tunnel_where_it_is_allowed(nginx, origin):
     assert origin.received()[0].header("Upgrade") == "websocket"
 
 
-def test_blocks_have_rules_of_their_own(nginx, origin, node):
+def test_location_with_rules_inherits_none(nginx, origin, node):
     for path, body, is_allowed in [
         ("/open", BAD, True),
         ("/off", BAD, True),
@@ -301,7 +301,7 @@ def test_blocks_have_rules_of_their_own(nginx, origin, node):
         assert bool(origin.received()) == is_allowed, path
 
 
-def test_long_batches(nginx, origin, node):
+def test_batch_above_the_limit_is_rejected(nginx, origin, node):
     assert len(json.loads(ask(nginx, "/batches", b"[%b,%b]" % (GOOD, GOOD)).body)) == 2
     origin.requests.clear()
     said = json.loads(ask(nginx, "/batches", b"[%b,%b,%b]" % (GOOD, GOOD, GOOD)).body)
@@ -310,14 +310,14 @@ def test_long_batches(nginx, origin, node):
     assert len(json.loads(ask(nginx, "/cached", b"[" + b",".join([GOOD] * 300) + b"]").body)) == 300
 
 
-def test_a_length_of_the_operators_own_is_not_sent_with_a_part(nginx, origin, node):
+def test_split_batch_is_a_500_when_the_operator_sets_its_content_length(nginx, origin, node):
     assert json.loads(ask(nginx, "/own-length", BAD).body) == DENIED
     assert ask(nginx, "/own-length", BATCH).status == 500
     assert not origin.received()
     nginx.expect("a batch must not go on whole")
 
 
-def test_what_other_modules_ask_with_the_clients_body_is_refused(nginx, origin, node):
+def test_mirrored_copy_of_a_denied_batch_is_rejected(nginx, origin, node):
     assert json.loads(ask(nginx, "/mirrored", BATCH).body) == [DENIED, CHAIN]
     nginx.wait_for(lambda: "has not been judged" in nginx.error_log(), "the copy")
     assert set(called(origin)) == {"eth_chainId"}
@@ -325,7 +325,7 @@ def test_what_other_modules_ask_with_the_clients_body_is_refused(nginx, origin, 
     nginx.expect("what this calls has not been judged")
 
 
-def test_what_proxy_cache_updates_in_the_background(nginx, origin, node):
+def test_background_update_of_proxy_cache_sends_no_denied_call(nginx, origin, node):
     node.options["headers"] = [("Cache-Control", "max-age=0, stale-while-revalidate=100")]
     for _ in range(3):
         assert ask(nginx, "/proxied", BATCH).status == 200
@@ -340,7 +340,7 @@ def test_request_without_a_call_is_forwarded(nginx, origin):
     assert ask(nginx, "/", b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]).body == b"up"
 
 
-def test_logs_and_maps(nginx, origin, node):
+def test_methods_and_denials_are_available_to_logs_and_maps(nginx, origin, node):
     log = nginx.prefix / "policy.log"
     before = len(log.read_text().splitlines())
     trace = call("trace_block")
@@ -393,13 +393,13 @@ def said_of(origin, line):
         ("sszip_batch_max 5 deny deny;", "invalid number of arguments"),
     ],
 )
-def test_bad_configurations(session_origin, line, said):
+def test_invalid_rule_is_rejected(session_origin, line, said):
     status, text = said_of(session_origin, line)
     assert status != 0
     assert said in text and re.search(r"nginx\.conf:\d+", text), text
 
 
-def test_rules_without_sszip_are_worth_a_word(session_origin):
+def test_rules_without_sszip_on_are_warned_of(session_origin):
     status, text = said_of(session_origin, "sszip_method deny debug_*;")
     assert status == 0
     assert '"sszip_method" and the like have no effect in location "/": "sszip on" is missing' in text

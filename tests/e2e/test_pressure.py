@@ -1,5 +1,5 @@
-"""Streams under pressure: slow clients, stalling nodes, large bodies, many at
-once, clients that leave, reloads."""
+"""Streams under load: slow clients, nodes that pause, large bodies, many streams, clients
+that abort, reloads."""
 
 import socket
 import threading
@@ -52,7 +52,7 @@ def healthy_after(nginx, origin):
 
 
 class Faucet:
-    """A node that sends as much as is taken, and counts it."""
+    """A node that sends as many bytes as the proxy reads, and counts them."""
 
     def __init__(self, piece, total):
         self.piece = piece
@@ -69,7 +69,7 @@ class Faucet:
         for _ in range(self.total // len(self.piece)):
             left = memoryview(chunk)
             while left:
-                # a socket that takes nothing for so long is shut
+                # a socket that accepts no bytes for that time is closed
                 connection.settimeout(None if self.stalled.is_set() else 0.3)
                 try:
                     taken = connection.send(left)
@@ -84,9 +84,9 @@ class Faucet:
 
 class TestSlowClients:
     @pytest.mark.parametrize("path", ["/unbuffered", "/no-temp-file", "/hold"])
-    def test_the_node_is_slowed(self, nginx, origin, path):
-        """A client that does not read stops the node, after the buffers that
-        nginx and the sockets have; and gets everything when it reads on."""
+    def test_node_is_slowed_while_the_client_does_not_read(self, nginx, origin, path):
+        """A client that does not read stops the node when the buffers of nginx and the
+        sockets are full; it receives the whole body when it reads again."""
         faucet = Faucet(NOISE, 16 << 20)
         origin.answers(faucet.script())
         (worker,) = nginx.workers()
@@ -102,7 +102,7 @@ class TestSlowClients:
             assert stream.finish() == NOISE * 256
 
     @pytest.mark.parametrize("path", ["/", "/unbuffered", "/no-temp-file"])
-    def test_a_slow_reader_gets_everything(self, nginx, origin, path):
+    def test_slow_client_gets_the_whole_stream(self, nginx, origin, path):
         body = NOISE * 4 + bodies.json(1000000)
         origin.answers(answer(body, framing="chunked", split=scattered(8, 50)))
         with nginx.connect(receive_buffer=4096) as connection:
@@ -112,8 +112,8 @@ class TestSlowClients:
 class TestStalls:
     @pytest.mark.parametrize("path", ["/", "/unbuffered", "/hold"])
     @pytest.mark.parametrize("received", [1, 5000, 100000])
-    def test_the_worker_is_idle_while_the_node_is_silent(self, nginx, origin, path, received):
-        """ngx_brotli #20 and #80: a loop on a partial upstream."""
+    def test_worker_is_idle_while_the_node_pauses(self, nginx, origin, path, received):
+        """ngx_brotli #20 and #80: a loop on an incomplete upstream response."""
         go = threading.Event()
         body = bodies.json(150000)
         head, *_ = answer(framing="chunked")
@@ -128,10 +128,10 @@ class TestStalls:
 class TestMemory:
     @pytest.mark.parametrize("path", ["/", "/unbuffered", "/hold"])
     @pytest.mark.parametrize("piece", ["json:65536", "random:65536"])
-    def test_a_large_body(self, nginx, origin, path, piece):
-        """64 MB through a worker that grows by 8 MiB at most."""
+    def test_large_body_is_streamed_in_limited_memory(self, nginx, origin, path, piece):
+        """64 MB pass a worker that grows by 8 MiB at most."""
         faucet = Faucet(bodies.generate(piece), 64 << 20)
-        faucet.stalled.set()  # never give up
+        faucet.stalled.set()  # never stop
         origin.answers(faucet.script())
         (worker,) = nginx.workers()
         before = most = resident(worker)
@@ -145,8 +145,8 @@ class TestMemory:
         assert read == 64 << 20
         assert most - before <= 8192 * SLACK
 
-    def test_many_slow_streams(self, start_nginx, origin):
-        """What one more stream costs, against the same without sszip."""
+    def test_slow_stream_takes_little_more_memory_than_without_sszip(self, start_nginx, origin):
+        """Compares the memory for one more stream with that without sszip."""
         number = 200
 
         def cost(sszip):
@@ -172,7 +172,7 @@ class TestMemory:
         plain, coded = cost("off"), cost("on")
         assert coded - plain <= 160 * SLACK
 
-    def test_streams_leave_no_memory(self, nginx, origin):
+    def test_streams_leak_no_memory(self, nginx, origin):
         origin.answers(answer(bodies.json(300000), framing="chunked", split=scattered(4, 10)))
 
         def work():
@@ -184,8 +184,8 @@ class TestMemory:
 
 
 class TestMany:
-    def test_at_once(self, nginx, origin):
-        """100 streams whose pieces come in turn."""
+    def test_concurrent_streams_get_their_pieces_in_turn(self, nginx, origin):
+        """Sends 100 streams in turn, piece after piece."""
         gates = [threading.Event() for _ in range(4)]
         body = bodies.json(80000)
         head, *_ = answer(framing="chunked")
@@ -204,7 +204,7 @@ class TestMany:
             connection.close()
 
     @pytest.mark.parametrize("path", ["/", "/unbuffered"])
-    def test_reload_in_the_middle(self, start_nginx, origin, path):
+    def test_streams_are_complete_when_nginx_reloads(self, start_nginx, origin, path):
         nginx = start_nginx(CONFIG.replace("@sszip@", "on"))
         go = threading.Event()
         body = bodies.json(300000)
@@ -221,8 +221,8 @@ class TestMany:
         assert nginx.get(path).decoded == body
 
 
-def test_the_node_is_let_go(nginx, origin):
-    """When its client leaves. (test_stream_aborts.py has the other aborts.)"""
+def test_upstream_connection_is_closed_when_the_client_aborts(nginx, origin):
+    """test_stream_aborts.py has the other aborts."""
     hangup = Hangup()
     origin.answers([answer(framing="chunked")[0] + chunked([BODY], last=False)[0], hangup])
     connection = nginx.connect()

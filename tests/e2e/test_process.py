@@ -1,5 +1,5 @@
-"""The module as a part of nginx's processes: what it exports, when it starts
-threads, other ways to run nginx."""
+"""The module in nginx's processes: the names that it exports, the start of its threads, and
+other ways to run nginx."""
 
 import os
 import signal
@@ -25,9 +25,9 @@ LARGE = bodies.json(900000)
 
 
 class TestLibrary:
-    def test_only_nginxs_names_leave_it(self):
-        """nginx opens modules with RTLD_GLOBAL: any other name would be
-        everybody's."""
+    def test_module_exports_names_of_nginx_only(self):
+        """nginx opens modules with RTLD_GLOBAL: any other name would be visible to all
+        libraries."""
         done = subprocess.run(
             ["nm", "-D", "--defined-only", MODULE], capture_output=True, text=True, check=True
         )
@@ -36,33 +36,33 @@ class TestLibrary:
         ours = [name.removeprefix("__odr_asan.") for name in names]
         assert [name for name in ours if not name.startswith("ngx_")] == []
 
-    def test_it_stays_in_memory_over_a_reload(self):
-        """nginx closes modules on reload; threads' data must outlive that."""
+    def test_module_is_not_unloaded_by_a_reload(self):
+        """nginx closes modules on reload; data of threads must outlive that."""
         done = subprocess.run(["readelf", "-d", MODULE], capture_output=True, text=True, check=True)
         assert "NODELETE" in done.stdout
 
 
 class TestThreads:
-    def test_none_before_the_fork(self, nginx, origin):
+    def test_master_has_no_additional_threads(self, nginx, origin):
         assert len(threads(nginx.master)) == 1
         nginx.reload()
         assert len(threads(nginx.master)) == 1
 
-    def test_none_where_no_pool_is_wanted(self, start_nginx, origin):
+    def test_worker_has_no_threads_when_the_thread_pool_is_off(self, start_nginx, origin):
         nginx = start_nginx(CONFIG.replace("sszip on;", "sszip on; sszip_thread_pool off;"))
         origin.answers(plain(LARGE))
         assert nginx.get("/").decoded == LARGE
         (worker,) = nginx.workers()
         assert len(threads(worker)) == 1
 
-    def test_none_where_it_is_off(self, start_nginx, origin):
+    def test_worker_has_no_threads_when_sszip_is_off(self, start_nginx, origin):
         nginx = start_nginx(CONFIG.replace("sszip on;", ""))
         (worker,) = nginx.workers()
         assert len(threads(worker)) == 1
 
 
-def test_one_process(start_nginx, origin):
-    """`master_process off`, as in a debugger or a small container."""
+def test_responses_are_compressed_in_a_single_process(start_nginx, origin):
+    """`master_process off` is used in a debugger or a small container."""
     nginx = start_nginx(CONFIG, main="master_process off;", single=True)
     for body in (BODY, LARGE):
         origin.answers(geth(body))
@@ -72,14 +72,14 @@ def test_one_process(start_nginx, origin):
             assert nginx.get("/", accept=None).body == body
 
 
-def test_several_workers(start_nginx, origin):
+def test_responses_are_right_with_several_workers(start_nginx, origin):
     nginx = start_nginx(CONFIG, workers=4)
     origin.answers(geth())
     assert all(nginx.get("/").decoded == BODY for _ in range(100))
 
 
-def test_debug_log(start_nginx, origin):
-    """Every line that the module can log is written once."""
+def test_debug_log_is_written_for_every_kind_of_response(start_nginx, origin):
+    """The responses cover every line that the module can log."""
     nginx = start_nginx(CONFIG, main="error_log @prefix@/debug.log debug;")
     for script in (
         plain(),
@@ -95,12 +95,12 @@ def test_debug_log(start_nginx, origin):
             try:
                 nginx.get("/", accept)
             except AssertionError:
-                pass  # the cut, where the head was not held
+                pass  # truncated, where the head was not buffered
     log = (nginx.prefix / "debug.log").read_text(errors="replace")
     assert "http sszip" in log
 
 
-def test_a_killed_worker_is_replaced(start_nginx, origin):
+def test_killed_worker_is_replaced(start_nginx, origin):
     nginx = start_nginx(CONFIG)
     nginx.expect("exited on signal 9")
     origin.answers(geth())
@@ -110,8 +110,8 @@ def test_a_killed_worker_is_replaced(start_nginx, origin):
     assert nginx.get("/").decoded == BODY
 
 
-def test_without_the_directive_nothing_changes(start_nginx, origin):
-    """load_module alone."""
+def test_loaded_module_changes_nothing_without_its_directive(start_nginx, origin):
+    """The configuration has load_module only."""
     nginx = start_nginx(CONFIG.replace("sszip on;", ""))
     origin.answers(geth())
     response = nginx.get("/")
@@ -121,7 +121,7 @@ def test_without_the_directive_nothing_changes(start_nginx, origin):
 
 
 @pytest.mark.parametrize("line", ["sszip on;", "sszip off;", "sszip_comp_level 3;"])
-def test_a_good_configuration_is_silent(line):
+def test_valid_configuration_has_no_warnings(line):
     nginx = Nginx(f"{line} server {{ listen 127.0.0.1:@port@; }}")
     try:
         status, said = nginx.test()

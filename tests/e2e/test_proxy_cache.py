@@ -1,5 +1,5 @@
-"""nginx's own proxy_cache in front of the node: it keeps identity, and every
-hit is coded for who asks."""
+"""nginx's own proxy_cache in front of the node: it stores identity, and each hit is
+compressed for its client."""
 
 import time
 
@@ -36,8 +36,8 @@ def cached(response):
 @pytest.mark.parametrize("path", ["/", "/gzip", "/locked", "/aio"])
 @pytest.mark.parametrize("vary", [None, "Accept-Encoding", "Origin, Accept-Encoding"])
 @pytest.mark.parametrize("first, second", [("gzip", None), (None, "gzip"), ("gzip", "br, gzip")])
-def test_a_hit_is_coded_for_who_asks(nginx, origin, path, vary, first, second):
-    # A path of its own: what one case cached is no hit for the next.
+def test_hit_of_proxy_cache_is_compressed_for_each_client(nginx, origin, path, vary, first, second):
+    # A path of its own: entries of one case are no hits for the next.
     origin.answers(geth(headers=[("Vary", vary)] if vary else []))
     key = f"{path}?{vary}-{first}-{second}".replace(" ", "").replace(",", "-")
     seen = []
@@ -51,12 +51,12 @@ def test_a_hit_is_coded_for_who_asks(nginx, origin, path, vary, first, second):
         assert "Accept-Encoding" in response.header("Vary")
         assert response.header("Vary").count("Accept-Encoding") == 1
         seen.append(response)
-    # The node was asked once a variant, whatever came after.
+    # The node gets one request for each variant at most.
     assert len(origin.requests) <= (2 if vary else 1)
     assert {request.header("Accept-Encoding") for request in origin.requests} == {"identity"}
 
 
-def test_the_same_client_finds_its_entry_again(nginx, origin):
+def test_client_gets_its_variant_from_proxy_cache(nginx, origin):
     origin.answers(geth(headers=[("Vary", "Accept-Encoding")]))
     with nginx.connect() as connection:
         for _ in range(5):
@@ -75,7 +75,7 @@ def test_head_and_get_share_an_entry(nginx, origin):
     assert [request.method for request in origin.requests] == ["GET"]
 
 
-def test_a_hit_answers_if_none_match(nginx, origin):
+def test_hit_of_proxy_cache_is_a_304_when_the_etag_matches(nginx, origin):
     origin.answers(geth(headers=[("ETag", '"abc"')]))
     with nginx.connect() as connection:
         tag = connection.exchange("/tag", headers=[("Accept-Encoding", "gzip")]).header("ETag")
@@ -84,7 +84,7 @@ def test_a_hit_answers_if_none_match(nginx, origin):
     assert len(origin.requests) == 1
 
 
-def test_what_was_cut_is_not_kept(nginx, origin):
+def test_truncated_response_is_not_stored_by_proxy_cache(nginx, origin):
     origin.answers(answer(BODY, cut_at=9000))
     with nginx.connect() as connection:
         assert connection.exchange("/cut", headers=[("Accept-Encoding", "gzip")]).status == 502
@@ -93,9 +93,9 @@ def test_what_was_cut_is_not_kept(nginx, origin):
     assert (response.status, response.decoded) == (200, BODY)
 
 
-def test_a_background_update_keeps_identity(nginx, origin):
-    """The update is a subrequest: it must ask for identity too, or the next
-    hit would be what the node gzipped."""
+def test_background_update_of_proxy_cache_fetches_identity(nginx, origin):
+    """The update is a subrequest: it must request identity too, or the next hit would be the
+    node's gzip."""
     old, new = BODY, BODY.replace(b"2.0", b"2.1")
     stale = [("X-Accel-Expires", "1")]
     origin.answers(geth(old, headers=stale))
@@ -112,7 +112,7 @@ def test_a_background_update_keeps_identity(nginx, origin):
     assert {request.header("Accept-Encoding") for request in origin.requests} == {"identity"}
 
 
-def test_a_revalidated_entry(nginx, origin):
+def test_revalidated_entry_of_proxy_cache_is_compressed(nginx, origin):
     def node(request):
         if request.header("If-None-Match") == '"abc"':
             return answer(status=304, framing="none", headers=[("ETag", '"abc"')])
@@ -131,7 +131,7 @@ def test_a_revalidated_entry(nginx, origin):
     assert origin.last().header("If-None-Match") == '"abc"'
 
 
-def test_the_status_is_logged(nginx, origin):
+def test_status_of_proxy_cache_is_logged(nginx, origin):
     origin.answers(plain())
     response = nginx.get("/logged")
     assert (cached(response), response.mode) == ("MISS", "oneshot")
@@ -159,8 +159,8 @@ server {
 """
 
 
-def test_what_another_proxy_cache_sends_stale_is_not_stored(start_nginx, origin):
-    """docs/proxy-cache.md: it says neither Age nor a warning."""
+def test_stale_response_of_another_proxy_cache_is_not_stored(start_nginx, origin):
+    """docs/proxy-cache.md: the stale response has neither Age nor a warning."""
     nginx = start_nginx(BEHIND)
     down = False
 

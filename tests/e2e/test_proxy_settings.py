@@ -1,4 +1,4 @@
-"""The proxy_* settings that operators have, and fields they add."""
+"""The proxy_* settings that operators use, and headers that they add."""
 
 import socket
 import threading
@@ -44,7 +44,7 @@ server {
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", [100, 30000, 1000000])
-def test_buffers_do_not_matter(nginx, origin, path, framing, accept, size):
+def test_response_is_right_with_any_proxy_buffers(nginx, origin, path, framing, accept, size):
     origin.answers(plain(bodies.json(size), framing=framing))
     response = nginx.get(path, accept)
     assert response.decoded == bodies.json(size)
@@ -59,9 +59,9 @@ def test_buffers_do_not_matter(nginx, origin, path, framing, accept, size):
 
 @pytest.mark.parametrize("path", ["/unbuffered", "/"])
 @pytest.mark.parametrize("type", ["text/event-stream", "application/json"])
-def test_what_streams_arrives_while_it_streams(nginx, origin, path, type):
-    """Each event is in the client's hands before the node sends the next;
-    with buffers only where the node says so."""
+def test_events_arrive_before_the_next_one_is_sent(nginx, origin, path, type):
+    """The client has each event before the node sends the next one; with buffers only where
+    the node disables them."""
     seen = [threading.Event() for _ in range(5)]
     script = answer(type=type, framing="chunked", headers=[("X-Accel-Buffering", "no")] if path == "/" else [])
     script.pop()  # the last chunk
@@ -79,7 +79,7 @@ def test_what_streams_arrives_while_it_streams(nginx, origin, path, type):
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_an_upload_without_buffering(nginx, origin, accept):
+def test_upload_arrives_when_request_buffering_is_off(nginx, origin, accept):
     origin.answers(geth())
     upload = bodies.json(300000)
     response = nginx.post("/unbuffered-upload", upload, accept)
@@ -93,7 +93,7 @@ def test_an_upload_without_buffering(nginx, origin, accept):
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_a_node_that_answers_before_it_was_asked_everything(nginx, origin, accept):
+def test_early_response_is_compressed_before_the_upload_ends(nginx, origin, accept):
     origin.early = True
     origin.answers([*answer(BODY, headers=[("Connection", "close")]), Hangup()])
     upload = bodies.json(100000)
@@ -111,20 +111,20 @@ class TestNextUpstream:
         [[CLOSE], [RESET], answer(BODY, status=500), [b"HTTP/1.1 200 OK\r\nContent-", CLOSE]],
         ids=["closed", "reset", "500", "half-a-head"],
     )
-    def test_the_second_node_answers(self, nginx, origin, first):
+    def test_next_upstream_is_used_when_the_first_one_fails(self, nginx, origin, first):
         origin.answers(lambda request: first if len(origin.requests) == 1 else geth()(request))
         response = nginx.post("/next")
         assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
         assert [request.header("Accept-Encoding") for request in origin.requests] == ["identity", "identity"]
 
-    def test_not_once_the_head_has_come(self, nginx, origin):
+    def test_next_upstream_is_not_used_after_a_response_head(self, nginx, origin):
         origin.answers(lambda request: answer(BODY, cut_at=100) if len(origin.requests) == 1 else geth()(request))
         response = nginx.post("/next")
         assert response.status == 502
         assert len(origin.requests) == 1
 
 
-def test_limit_rate(nginx, origin):
+def test_response_is_compressed_with_limit_rate(nginx, origin):
     body = bodies.random(60000) + bodies.json(60000)
     origin.answers(plain(body))
     response = nginx.get("/slow")
@@ -132,7 +132,7 @@ def test_limit_rate(nginx, origin):
 
 
 class TestFields:
-    def test_added_and_hidden(self, nginx, origin):
+    def test_headers_are_added_and_hidden(self, nginx, origin):
         origin.answers(plain(headers=[("X-Hidden", "1"), ("ETag", '"a"'), ("Cache-Control", "private")]))
         response = nginx.get("/fields")
         assert response.header("X-Mode") == "any"
@@ -140,24 +140,24 @@ class TestFields:
         assert response.header("ETag") == 'W/"a"'
         assert response.decoded == BODY
 
-    def test_on_an_error(self, nginx, origin):
+    def test_headers_are_added_to_an_error(self, nginx, origin):
         origin.answers(plain(status=500))
         response = nginx.get("/fields")
         assert (response.status, response.header("X-Mode"), response.decoded) == (500, "any", BODY)
 
-    def test_added_when_the_node_was_cut(self, nginx, origin):
+    def test_headers_are_added_when_the_node_truncates_its_response(self, nginx, origin):
         origin.answers(answer(BODY, cut_at=5))
         response = nginx.get("/fields")
         assert (response.status, response.header("X-Mode")) == (502, "any")
 
-    def test_charset(self, nginx, origin):
+    def test_charset_is_added_to_a_compressed_response(self, nginx, origin):
         origin.answers(plain(bodies.text(5000), type="text/plain"))
         response = nginx.get("/charset")
         assert response.header("Content-Type") == "text/plain; charset=utf-8"
         assert response.decoded == bodies.text(5000)
 
-    def test_long_and_many(self, nginx, origin):
-        """More field lines than one part of nginx's list holds."""
+    def test_long_header_lists_are_kept(self, nginx, origin):
+        """The header list is longer than one part of nginx's list."""
         fields = [(f"X-{number}", "v" * 20) for number in range(80)]
         origin.answers(plain(headers=[*fields, ("Vary", "Origin"), ("ETag", '"a"')]))
         response = nginx.get("/large-buffers", headers=[(f"X-{number}", "w") for number in range(60)])
@@ -167,7 +167,7 @@ class TestFields:
         assert origin.last().header("Accept-Encoding") == "identity"
 
 
-def test_a_client_that_left_is_no_reason_to_stop(nginx, origin):
+def test_request_of_a_client_that_left_is_finished(nginx, origin):
     go = threading.Event()
     script = answer(BODY)
     origin.answers([script[0], script[1][:100], Until(go), script[1][100:]])
@@ -181,7 +181,7 @@ def test_a_client_that_left_is_no_reason_to_stop(nginx, origin):
     assert nginx.get("/ignored").decoded == BODY
 
 
-def test_a_half_closed_client_is_answered(nginx, origin):
+def test_half_closed_client_gets_its_response(nginx, origin):
     """`printf ... | nc`: the client shuts its sending side down."""
     origin.answers(geth())
     with nginx.connect() as connection:

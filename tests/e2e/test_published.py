@@ -1,7 +1,7 @@
-"""Configurations of the kinds that are published for Ethereum nodes behind nginx,
-without sszip and with its three lines: nothing changes but speed. All of them are
-servers of one nginx with five workers and a store, beside brotli, headers-more and
-Lua, in either load order."""
+"""Configurations of the kinds that are published for Ethereum nodes behind nginx, without
+sszip and with its three lines: the responses are the same. All of them are servers of one
+nginx with five workers and a store, together with brotli, headers-more and Lua, in either
+load order."""
 
 import base64
 import os
@@ -233,7 +233,7 @@ JSON = ("Content-Type", "application/json")
 BLOCK_CALL = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",false]', id='"one"')
 BATCH = b"[" + b",".join([call("eth_chainId", id="1"), BLOCK_CALL, call("eth_nothing", id="3"), call("eth_chainId", id="null")]) + b"]"
 
-# What clients send: method, target, headers, body.
+# Requests of clients: method, target, headers, body.
 CALLS = {
     "chain": ("POST", None, [JSON], call("eth_chainId", id="7")),
     "block": ("POST", None, [JSON], BLOCK_CALL),
@@ -260,17 +260,17 @@ CLIENTS = {
     "password": [("Accept-Encoding", "gzip"), PASSWORD],
 }
 
-# What says how an answer is carried, and not what it is.
+# Headers that describe the transfer of a response, and not its content.
 CARRIED = {"date", "content-length", "transfer-encoding", "content-encoding", "connection", "cache-status", "age", "etag", "vary", "accept-ranges"}
 
 
 def node_of(asked=None):
-    """A node with CORS as geth has it, behind which each path is another chain."""
+    """A node with CORS as in geth, with another chain on each path."""
     results = {"eth_getBlockByHash": BLOCK, "eth_sendRawTransaction": b'"0x00"', "debug_traceBlock": b'"traced"'}
     nodes = {path: Node({"eth_chainId": number, **results}, newline=b"") for path, number in {"/": b'"0x1"', "/mainnet": b'"0x1"', "/gnosis": b'"0x64"'}.items()}
 
     def script(request):
-        # a mirror's copies come when they come
+        # the copies of a mirror arrive at any time
         if asked is not None and not request.path.startswith("/copy"):
             asked.append(request)
         if request.path.startswith("/judge"):
@@ -302,7 +302,7 @@ NAMES = ["ndk_http_module", "ngx_http_lua_module", "ngx_http_headers_more_filter
 
 @pytest.fixture(scope="module")
 def proxies(start_nginx):
-    """nginx without sszip, and with it before the other modules and after them."""
+    """nginx without sszip, and with sszip loaded before the other modules and after them."""
 
     def start(order):
         http = HTTP.replace("@sszip@", "" if order is None else SSZIP)
@@ -330,7 +330,7 @@ def told(response):
 def asked_of(nginx, server, client, name, target):
     method, own, headers, body = CALLS[name]
     headers = [*headers, *CLIENTS[client]]
-    if name == "block" and client == "br":  # another id for the same
+    if name == "block" and client == "br":  # another id for the same call
         body = body.replace(b'"one"', b"2")
     with connected(nginx.ports[f"port_{server}"]) as connection:
         return connection.exchange(own or target, method=method, headers=headers, body=body)
@@ -338,7 +338,7 @@ def asked_of(nginx, server, client, name, target):
 
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("server", SERVERS)
-def test_nothing_changes_but_speed(proxies, origin, server, order):
+def test_responses_equal_those_without_sszip(proxies, origin, server, order):
     origin.answers(node_of())
     for nginx in proxies.values():
         nginx.expect("Connection refused")
@@ -354,11 +354,11 @@ def test_nothing_changes_but_speed(proxies, origin, server, order):
                     assert got == expected, (one, turn, response.headers)
                     assert varied <= varies <= varied | {"accept-encoding"}, (one, turn, response.headers)
                     hits += (response.header("Cache-Status") or "").startswith("sszip; hit")
-    assert hits > 5 or server == "basic"  # a password goes past the cache
+    assert hits > 5 or server == "basic"  # a request with a password bypasses the cache
 
 
 @pytest.mark.parametrize("order", [None, "before", "after"])
-def test_what_changes_something_reaches_the_node_each_time(proxies, origin, order):
+def test_transactions_reach_the_node_each_time(proxies, origin, order):
     asked = []
     origin.answers(node_of(asked))
     for server in ("plain", "lua", "ws", "split"):
@@ -368,7 +368,7 @@ def test_what_changes_something_reaches_the_node_each_time(proxies, origin, orde
             assert len(asked) == before + n
 
 
-def test_a_limit_is_for_hits_too(proxies, origin):
+def test_hits_are_limited_by_limit_req(proxies, origin):
     origin.answers(node_of())
     for nginx in proxies.values():
         nginx.expect("limiting requests")

@@ -1,5 +1,5 @@
-"""Byte ranges are of one representation: what is coded here has none, what
-goes out as it is keeps them (RFC 9110, 14)."""
+"""Byte ranges refer to one representation: compressed bodies have none, unchanged bodies
+keep theirs (RFC 9110, 14)."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def node_with_ranges(request):
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_the_nodes_206_goes_through(nginx, origin, accept):
+def test_206_of_the_node_is_sent_unchanged(nginx, origin, accept):
     origin.answers(node_with_ranges)
     part = nginx.get("/", accept, headers=[("Range", "bytes=100-4099")])
     assert (part.status, part.coding, part.body) == (206, None, BODY[100:4100])
@@ -54,8 +54,8 @@ def test_the_nodes_206_goes_through(nginx, origin, accept):
     assert part.mode == "status"
 
 
-def test_the_parts_of_a_broken_download_fit(nginx, origin):
-    """A client without gzip resumes with the strong tag it got."""
+def test_download_in_identity_can_be_resumed(nginx, origin):
+    """A client without gzip resumes with the strong tag that it received."""
     origin.answers(node_with_ranges)
     first = nginx.get("/", accept=None)
     rest = nginx.get(
@@ -65,8 +65,8 @@ def test_the_parts_of_a_broken_download_fit(nginx, origin):
     assert first.body[:9000] + rest.body == BODY
 
 
-def test_a_gzip_client_cannot_mix_codings(nginx, origin):
-    """Its weak tag never matches If-Range, so it gets the whole again."""
+def test_download_in_gzip_is_restarted_instead_of_resumed(nginx, origin):
+    """The weak tag never matches If-Range, so that the client receives the whole body."""
     origin.answers(node_with_ranges)
     first = nginx.get("/")
     assert first.header("Accept-Ranges") is None
@@ -76,7 +76,7 @@ def test_a_gzip_client_cannot_mix_codings(nginx, origin):
 
 @pytest.mark.parametrize("path", ["/forced", "/file/a.json", "/cached"])
 class TestRangesMadeByNginx:
-    def test_none_of_a_coded_body(self, nginx, origin, path):
+    def test_range_of_a_compressed_body_is_ignored(self, nginx, origin, path):
         origin.answers(answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")]))
         for _ in range(2):
             whole = nginx.get(path, headers=[("Range", "bytes=100-199")])
@@ -84,20 +84,20 @@ class TestRangesMadeByNginx:
             assert whole.header("Content-Range") is None
             assert whole.header("Accept-Ranges") is None
 
-    def test_of_an_identity_body(self, nginx, origin, path):
+    def test_range_of_an_identity_body_is_sent(self, nginx, origin, path):
         origin.answers(answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")]))
         nginx.get(path, accept=None)
         part = nginx.get(path, accept=None, headers=[("Range", "bytes=100-199")])
         assert (part.status, part.body) == (206, BODY[100:200])
         several = nginx.get(path, accept=None, headers=[("Range", "bytes=0-9,20-29")])
         if path == "/forced":
-            # nginx: one range at most of what it does not hold
+            # nginx allows one range of a body that is not in memory
             assert (several.status, several.body) == (200, BODY)
         else:
             assert several.status == 206
             assert several.header("Content-Type").startswith("multipart/byteranges")
 
-    def test_if_range_with_our_weak_tag(self, nginx, origin, path):
+    def test_if_range_with_a_weak_etag_gets_the_whole_body(self, nginx, origin, path):
         origin.answers(answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")]))
         tag = nginx.get(path).header("ETag")
         assert tag.startswith("W/")
@@ -106,7 +106,7 @@ class TestRangesMadeByNginx:
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_slices_make_one_body(nginx, origin, accept):
+def test_slices_are_joined_to_one_body(nginx, origin, accept):
     origin.answers(node_with_ranges)
     for _ in range(2):
         response = nginx.get("/slice", accept)

@@ -1,5 +1,5 @@
-"""Every answer of a place with a cache says what the cache had to do with it,
-and why not: in Cache-Status, in variables, and at the start."""
+"""Every response of a location with a cache reports its cache status and a reason: in
+Cache-Status, in variables, and at the start."""
 
 import pytest
 
@@ -66,12 +66,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("reason", "request_"), CASES, ids=[f"{n}-{reason}" for n, (reason, _) in enumerate(CASES)])
-def test_what_is_not_looked_up_says_why(nginx, origin, reason, request_):
+def test_bypassed_request_has_a_reason(nginx, origin, reason, request_):
     origin.answers(result(b'"0x1"'))
     assert ask(nginx, **request_) == f"sszip; fwd=bypass; detail={reason}"
 
 
-def test_what_is_asked_past_the_cache(nginx, origin):
+def test_predicates_are_reported_as_reasons(nginx, origin):
     origin.answers(result(b'"0x1"'))
     assert ask(nginx, "/bypass") == "sszip; fwd=bypass; detail=bypass"
     assert ask(nginx, "/no-cache") == "sszip; fwd=miss; detail=no-cache"
@@ -89,13 +89,13 @@ def test_what_is_asked_past_the_cache(nginx, origin):
         ("type", answer(b"{}", type="text/html")),
     ],
 )
-def test_an_answer_that_is_not_stored_says_why(nginx, origin, reason, script):
+def test_response_that_is_not_stored_has_a_reason(nginx, origin, reason, script):
     origin.answers(script)
     body = call("eth_getBalance", f'["{reason}","0x1"]')
     assert ask(nginx, body=body) == f"sszip; fwd=miss; detail={reason}"
 
 
-def test_what_shows_in_the_body_is_in_the_log(start_nginx, origin):
+def test_reason_in_the_body_is_logged(start_nginx, origin):
     nginx = start_nginx(CONFIG)
     transaction = '["0x' + "ab" * 32 + '"]'
     scripts = [
@@ -110,7 +110,7 @@ def test_what_shows_in_the_body_is_in_the_log(start_nginx, origin):
         (nginx.prefix / "reasons.log").write_text("")
 
 
-def test_a_batch_says_how_much_of_it_was_there_and_hits_their_ratio(start_nginx, origin):
+def test_batch_hits_and_the_ratio_of_hits_are_logged(start_nginx, origin):
     node = Node({"eth_chainId": b'"0x1"', "net_version": b'"1"', "eth_getBlockByHash": b'"0x' + b"ab" * 20000 + b'"'})
     origin.answers(node)
     nginx = start_nginx(CONFIG)
@@ -124,7 +124,7 @@ def test_a_batch_says_how_much_of_it_was_there_and_hits_their_ratio(start_nginx,
     assert lines[2][0] == "HIT" and abs(float(lines[2][4]) - float(lines[1][4])) < 0.3 * float(lines[1][4])
 
 
-def test_a_cache_that_can_not_act_is_said_at_the_start(session_origin):
+def test_cache_without_sszip_on_is_warned_of(session_origin):
     nginx = Nginx("server { listen 127.0.0.1:@port@; location /x { sszip_cache on; proxy_pass http://@origin@; } }", origin=session_origin)
     status, said = nginx.test()
     assert status == 0

@@ -1,7 +1,7 @@
-"""A buffer whose bytes the encoder has taken is its owner's again, who may fill
-it while the encoder still has output of the old bytes to write. The stream
-filter once looked at it again then: pieces of the body changed places, with
-nginx's default buffers too. It takes a slow reader and small buffers."""
+"""A buffer that the encoder has read belongs to its owner again, who may refill it while the
+encoder still has output of the old bytes. The stream filter once read such a buffer again:
+pieces of the body changed places, with nginx's default buffers too. The fault takes a slow
+client and small buffers."""
 
 import random
 
@@ -39,7 +39,7 @@ TEXT = bodies.json(3000)
 
 
 def mixed(seed):
-    """Half of it compresses well, half not at all: output comes in bursts."""
+    """A body, half compressible and half not: its output comes in bursts."""
     chance = random.Random(seed)
     parts = []
     for _ in range(400):
@@ -50,7 +50,7 @@ def mixed(seed):
 
 @pytest.mark.parametrize("path", ["/small", "/default", "/unbuffered"])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_bytes_keep_their_order(nginx, origin, path, seed):
+def test_body_is_in_order_when_buffers_are_recycled(nginx, origin, path, seed):
     body = mixed(seed)
     origin.answers(answer(body, framing="chunked", split=scattered(seed, 50)))
     with nginx.connect(receive_buffer=2048) as connection:

@@ -1,6 +1,6 @@
-"""Memory that nginx itself is refused, at every place where a request needs any:
-what the client gets is right, or is an error. The node's part of a batch, of which
-the rest is stored, is never all that it gets."""
+"""Failed allocations of nginx itself, each in turn, wherever a request needs memory: the
+client receives a right response or an error. The node's part of a split batch is never the
+whole response."""
 
 import itertools
 import json
@@ -47,8 +47,8 @@ server {
     }
 }
 """
-# what fits into the rest of a pool, and what is an allocation of its own, depends on
-# the size of the pool
+# the size of the pool decides which requests fit into its rest, and which are allocations
+# of their own
 POOLS = (112, 128, 144, 176)
 CONFIG += "".join(
     f"""
@@ -93,7 +93,7 @@ def node(length, **options):
 @pytest.fixture(scope="module")
 def nginx(start_nginx, preload):
     nginx = start_nginx(CONFIG, environment=preload.environment)
-    # nginx says it of each of its own
+    # nginx logs each of its own failures
     nginx.expect(r"\[emerg\].*(malloc|calloc|posix_memalign)\(.*(failed|Cannot allocate)")
     return nginx
 
@@ -111,7 +111,7 @@ def batch(numbers):
 
 
 def wait_until_stored(nginx, number):
-    """... and read, as it is when it is asked for the first time."""
+    """Waits until the entry is stored and read, as it is by its first hit."""
     nginx.wait_for(
         lambda: nginx.post("/", block(number, 1)).header("Cache-Status").startswith("sszip; hit"),
         "an answer to be stored",
@@ -119,7 +119,7 @@ def wait_until_stored(nginx, number):
 
 
 class Asked:
-    """A request, and what of it is in the cache before."""
+    """A request, with the calls of it that are in the cache."""
 
     def __init__(self, nginx, length, kind, accept, port="port"):
         self.nginx, self.length, self.kind, self.accept, self.port = (
@@ -134,7 +134,7 @@ class Asked:
             wait_until_stored(nginx, number)
 
     def prepare(self):
-        """The numbers that are asked for now."""
+        """The numbers of the next request."""
         if self.kind == "hits":
             return self.stored
         return (
@@ -142,8 +142,8 @@ class Asked:
         )
 
     def __call__(self, numbers):
-        """What became of it: `"whole"`, a status, `"cut"`, or `"errors"` in place of the
-        node's part of a batch that could not be decoded."""
+        """The outcome of a request: `"whole"`, a status, `"cut"`, or `"errors"` in place of
+        the node's part of a batch that could not be decoded."""
         body = block(numbers[0], numbers[0]) if len(numbers) == 1 else batch(numbers)
         headers = [JSON, ("Connection", "close")]
         if self.accept:
@@ -162,7 +162,7 @@ class Asked:
         assert sorted(one["id"] for one in answers) == sorted(numbers)
         refused = [one for one in answers if one.get("error", {}).get("code") == -32603]
         if refused:
-            # those that were not stored, and no others
+            # the calls that were not stored, and no others
             assert [one["id"] for one in refused] == numbers[1:2] and len(numbers) > 1
         for one in answers:
             if one in refused:
@@ -177,8 +177,8 @@ class Asked:
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", LENGTHS)
 @pytest.mark.parametrize("kind", ["mixed", "hits", "miss"])
-def test_each_allocation_in_turn(nginx, origin, preload, kind, size, accept, framing):
-    # more than one field that is passed on: their list does not fit into a pool
+def test_response_is_right_or_an_error_when_any_allocation_fails(nginx, origin, preload, kind, size, accept, framing):
+    # more than one header that is passed on: their list does not fit into a pool
     fields = [("X-Node", "1"), ("X-Block", "2")]
     origin.answers(node(LENGTHS[size], framing=framing, headers=fields))
     asked = Asked(nginx, LENGTHS[size], kind, accept, "port_small")
@@ -191,14 +191,14 @@ def test_each_allocation_in_turn(nginx, origin, preload, kind, size, accept, fra
         assert nginx.workers() == [worker], nginx.error_log()[-2000:]
         if not preload["refused"]:
             break
-        # nothing of it is stuck: neither the key nor the memory
+        # nothing is stuck: neither the flight nor the memory
         assert asked(numbers) == "whole"
     assert len(outcomes) > 20
     assert outcomes[-1] == "whole"
 
 
 def pausing(node):
-    """The node pauses in the midst of a body, for longer than a head is held."""
+    """The node pauses within a body, for longer than the buffering window."""
 
     def script(request):
         first, *rest = node(request)
@@ -208,7 +208,7 @@ def pausing(node):
 
 
 def at_once(node):
-    """All is there before any of it has gone on."""
+    """The node sends the whole response at once."""
 
     def script(request):
         steps = node(request)
@@ -222,10 +222,10 @@ def at_once(node):
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("sends", [pausing, at_once])
 @pytest.mark.parametrize("pool", POOLS)
-def test_each_allocation_after_a_head_was_held(
+def test_response_is_right_or_an_error_when_an_allocation_fails_after_buffering(
     nginx, origin, preload, sends, framing, accept, pool
 ):
-    """Who sends the rest of the body, or its end, is not told that its head has
+    """The sender of the rest of the body, or of its end, is not notified that the head has
     failed."""
 
     def halves(body):
@@ -233,7 +233,7 @@ def test_each_allocation_after_a_head_was_held(
 
     length = 10_000
     origin.answers(sends(node(length, framing=framing, split=halves)))
-    # within what is held until the node has paused for too long, or more
+    # within the window until the node has paused for too long, or beyond it
     port = f"port_{'64k' if sends is pausing else '1k'}_{pool}"
     asked = Asked(nginx, length, "miss", accept, port)
     (worker,) = nginx.workers()
@@ -253,9 +253,9 @@ MANY = [(f"X-{n}", "1") for n in range(300)]
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", LENGTHS)
-def test_the_fields_of_the_nodes_head(nginx, origin, preload, size, accept, framing):
-    """So many that the list of them is an allocation of its own, once for what
-    the node says and once for what the client gets."""
+def test_response_is_right_or_a_502_when_its_header_list_cannot_be_allocated(nginx, origin, preload, size, accept, framing):
+    """The headers are numerous enough to make their list an allocation of its own, once for
+    the node's response and once for the client's."""
     length = LENGTHS[size]
     good, many = node(length, framing=framing), node(length, framing=framing, headers=MANY)
     origin.answers(good)
@@ -281,8 +281,8 @@ VALUE_SSZ = (1).to_bytes(8, "little") + (515).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_the_fields_of_a_head_to_who_takes_ssz_only(nginx, origin, preload, framing):
-    """The node was asked for JSON too: what was not looked at may be that."""
+def test_client_of_ssz_only_gets_a_502_when_a_head_cannot_be_evaluated(nginx, origin, preload, framing):
+    """The node was sent Accept for JSON too: an unread response may be JSON."""
     fields = [("Eth-Consensus-Version", "electra"), *MANY]
     origin.answers(answer(VALUE, headers=fields, framing=framing), CONSOLIDATIONS)
     octets = [("Accept", "application/octet-stream")]
@@ -308,8 +308,8 @@ BUFFER = (80, 80)
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", LENGTHS)
-def test_the_buffers_of_a_batch(nginx, origin, preload, size, accept):
-    """The head is held, all of the batch is there, and can't be sent."""
+def test_batch_is_a_502_when_its_buffers_cannot_be_allocated(nginx, origin, preload, size, accept):
+    """The head is buffered, the batch is complete, and can't be sent."""
     length = LENGTHS[size]
     origin.answers(node(length))
     asked = Asked(nginx, length, "mixed", accept, "port_small")
@@ -320,8 +320,8 @@ def test_the_buffers_of_a_batch(nginx, origin, preload, size, accept):
     def logged():
         return nginx.error_log().count("no memory for the answer") - said
 
-    # how many buffers come before those of the answer is the network's doing: a
-    # turn may step over them
+    # the network decides how many buffers precede those of the response: a turn may skip
+    # them
     for _ in range(10):
         for skip in itertools.count():
             numbers = asked.prepare()
@@ -335,13 +335,13 @@ def test_the_buffers_of_a_batch(nginx, origin, preload, size, accept):
     assert 0 < logged() <= outcomes.count(502)
 
 
-# what is as long as a body: less than that comes from the core's reserve
+# lengths of bodies: shorter allocations come from the core's reserve
 LONG = (65 << 10, 1 << 40)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, framing):
+def test_merge_on_a_thread_is_a_502_when_an_allocation_fails(nginx, origin, preload, accept, framing):
     origin.answers(
         node(
             LENGTHS["long"], framing=framing, **({"coding": "gzip"} if framing == "chunked" else {})
@@ -367,9 +367,9 @@ def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, fra
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", ["middle", "long"])
-def test_a_batch_that_there_is_no_room_for(nginx, origin, preload, size, accept, framing, most):
-    """The node's part is collected; it may go out behind what is stored, which
-    takes memory, too."""
+def test_batch_is_whole_or_a_502_when_the_event_loop_has_no_memory(nginx, origin, preload, size, accept, framing, most):
+    """The node's part is buffered; it may be sent after the stored responses, which takes
+    memory, too."""
     origin.answers(node(LENGTHS[size], framing=framing))
     asked = Asked(nginx, LENGTHS[size], "mixed", accept)
     (worker,) = nginx.workers()
@@ -386,8 +386,8 @@ def test_a_batch_that_there_is_no_room_for(nginx, origin, preload, size, accept,
 
 
 @pytest.mark.parametrize("kind", ["hit", "hits"])
-def test_a_stored_answer_that_a_thread_can_not_decode(nginx, origin, preload, kind):
-    """The node is asked after all. What is stored stays."""
+def test_call_is_forwarded_when_its_entry_cannot_be_decoded(nginx, origin, preload, kind):
+    """The call is sent to the node, and the entry stays."""
     length = LENGTHS["long"]
     nodes = node(length)
     origin.answers(nodes)
@@ -424,9 +424,9 @@ def test_a_stored_answer_that_a_thread_can_not_decode(nginx, origin, preload, ki
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", LENGTHS)
-def test_a_stored_answer_that_stands_in(nginx, origin, preload, size, accept):
-    """It, whole, or what the node says: never the one's body under the other's
-    status."""
+def test_stale_response_is_whole_or_an_error_when_any_allocation_fails(nginx, origin, preload, size, accept):
+    """The client receives the stale response, whole, or the node's: never the body of one
+    with the status of the other."""
     length = LENGTHS[size]
     good, fails = node(length), {"now": False}
     fields = [("X-Node", "1"), ("X-Block", "2"), ("Retry-After", "9")]
@@ -460,7 +460,7 @@ def test_a_stored_answer_that_stands_in(nginx, origin, preload, size, accept):
         return response.status
 
     assert ask() == 200
-    # whatever is made of it has been made
+    # all work on the response is done
     settled(nginx)
     fails["now"] = True
     nginx.wait_for(lambda: ask() == 200, "it to stand in")

@@ -1,4 +1,4 @@
-"""Reload and binary upgrade under load: nothing is lost, every answer right."""
+"""Reload and binary upgrade under load: no request is lost, and every response is right."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def await_more(load, nginx, count):
     nginx.wait_for(lambda: load.answered >= target or load.faults, f"{count} more answers", seconds=60)
 
 
-def test_reload_under_load(upgraded):
+def test_responses_are_right_when_nginx_reloads_under_load(upgraded):
     nginx = upgraded
     with Load(nginx.port, REQUESTS) as load:
         for level in ("6", "1", "2", "12", "1", "3"):
@@ -68,7 +68,7 @@ def test_reload_under_load(upgraded):
     nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
 
 
-def test_a_reload_takes_new_values(upgraded, origin):
+def test_reload_applies_new_values(upgraded, origin):
     nginx = upgraded
     assert nginx.get("/30000").mode == "oneshot"
     nginx.write(CONFIG.replace("sszip on", "sszip off").replace("@level@", "1"))
@@ -79,7 +79,7 @@ def test_a_reload_takes_new_values(upgraded, origin):
     assert nginx.get("/30000").mode == "oneshot"
 
 
-def test_a_reload_of_nonsense_changes_nothing(upgraded):
+def test_reload_of_an_invalid_configuration_changes_nothing(upgraded):
     nginx = upgraded
     nginx.expect(r"\[emerg\].*sszip_comp_level")
     workers = nginx.workers()
@@ -92,8 +92,8 @@ def test_a_reload_of_nonsense_changes_nothing(upgraded):
     nginx.reload()
 
 
-def test_many_reloads_do_not_grow_the_master(upgraded):
-    """Configurations of the past are given back."""
+def test_memory_of_the_master_is_constant_over_reloads(upgraded):
+    """Memory of earlier configurations is freed."""
     nginx = upgraded
     for _ in range(5):
         nginx.reload()
@@ -103,8 +103,8 @@ def test_many_reloads_do_not_grow_the_master(upgraded):
     assert resident(nginx.master) - before < 2048 * SLACK
 
 
-def test_binary_upgrade_under_load(upgraded):
-    """USR2 starts the new master beside the old one, QUIT ends the old."""
+def test_responses_are_right_when_nginx_is_upgraded_under_load(upgraded):
+    """USR2 starts the new master in addition to the old one, QUIT ends the old."""
     nginx = upgraded
     old = nginx.master
     with Load(nginx.port, REQUESTS) as load:
@@ -120,8 +120,8 @@ def test_binary_upgrade_under_load(upgraded):
     assert nginx.master != old
 
 
-def test_it_is_told_apart_from_luck():
-    """The load notices a wrong byte and a cut (a test of the test)."""
+def test_load_reports_wrong_and_truncated_responses():
+    """The load detects a wrong byte and a truncated response (a test of the test)."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():

@@ -1,5 +1,5 @@
-"""The replay node's sample of mainnet through the three-line snippet, in the
-ways that nodes answer."""
+"""The replay node's sample of mainnet through the configuration of the README, with the
+framings and codings of real nodes."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def pair(request, start_nginx):
 
 
 def ask(port, call, accept=None, options=None):
-    """The node takes options for one answer from the field X-Replay."""
+    """A response of a node; the header X-Replay has the node's options for it."""
     headers = [("Accept-Encoding", accept)] if accept else []
     if options:
         headers.append(("X-Replay", options))
@@ -40,7 +40,7 @@ def ask(port, call, accept=None, options=None):
 
 
 @pytest.mark.parametrize("port", ["port", "port_kept"])
-def test_every_answer_of_the_sample(pair, port):
+def test_recorded_responses_arrive_unchanged(pair, port):
     seen = 0
     for call in calls():
         expected = ask(pair.replay.port, call)
@@ -70,15 +70,15 @@ def block():
     return next(call for call in calls() if call.method == "eth_getBlockByNumber")
 
 
-def test_a_cut_is_told(faulty, block):
-    """The node's own fault: the connection ends in the middle of a body."""
+def test_truncated_response_is_a_502(faulty, block):
+    """The node closes the connection in the middle of a body."""
     for cut in (0, 1, 500, 1500):
         response = ask(faulty.port, block, "gzip", f"cut={cut}")
         assert (response.status, response.coding) == (502, None)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_node_that_always_gzips(faulty, block, framing):
+def test_gzip_of_the_node_is_sent_in_the_coding_of_the_client(faulty, block, framing):
     expected = ask(faulty.replay.port, block).body
     for accept in ("gzip", None):
         response = ask(faulty.port, block, accept, f"gzip=always&framing={framing}")
@@ -87,7 +87,7 @@ def test_a_node_that_always_gzips(faulty, block, framing):
 
 
 @pytest.mark.parametrize("framing", ["close", "close10"])
-def test_a_node_that_delimits_by_close(faulty, block, framing):
+def test_body_delimited_by_close_arrives_unchanged(faulty, block, framing):
     expected = ask(faulty.replay.port, block).body
     response = ask(faulty.port, block, "gzip", f"framing={framing}")
     assert (response.status, response.decoded) == (200, expected)
@@ -95,8 +95,8 @@ def test_a_node_that_delimits_by_close(faulty, block, framing):
 
 
 @pytest.mark.parametrize("off", [-100, 100])
-def test_a_node_whose_length_is_wrong(faulty, block, off):
-    """Too short a length cuts the body off, too long a one is never met."""
+def test_wrong_content_length_truncates_the_body_or_is_a_502(faulty, block, off):
+    """A short length truncates the body, a long one is never reached."""
     expected = ask(faulty.replay.port, block).body
     response = ask(faulty.port, block, "gzip", f"length_off={off}")
     if off < 0:

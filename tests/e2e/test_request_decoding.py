@@ -1,5 +1,5 @@
-"""Requests whose bodies the client has compressed (Content-Encoding: gzip): looked
-up like any other, and decoded for a node that takes none such."""
+"""Requests whose bodies the client has compressed (Content-Encoding: gzip): they are looked
+up, and decoded for a node that rejects the coding."""
 
 import gzip
 import random
@@ -84,7 +84,7 @@ def is_hit(nginx, target):
 
 
 @pytest.mark.parametrize("target", ["/chunks", "/always/chunks", "/unbuffered/chunks"])
-def test_a_body_in_chunks_is_looked_up(nginx, node, origin, target):
+def test_compressed_chunked_request_is_looked_up(nginx, node, origin, target):
     headers = [*CODED, ("Transfer-Encoding", "chunked")]
     response = post(nginx, target, chunked(gzip.compress(CHAIN_ID), 7), headers)
     assert response.decoded == b'{"jsonrpc":"2.0","id":1,"result":"0x1"}\n'
@@ -99,7 +99,7 @@ def test_a_body_in_chunks_is_looked_up(nginx, node, origin, target):
     assert is_hit(nginx, target)
 
 
-def test_several_members_are_one_body(nginx, node):
+def test_request_of_several_gzip_members_is_looked_up(nginx, node):
     body = gzip.compress(CHAIN_ID[:20]) + gzip.compress(b"") + gzip.compress(CHAIN_ID[20:])
     assert said(post(nginx, "/members", body)) == "sszip; fwd=miss"
     assert is_hit(nginx, "/members")
@@ -115,13 +115,13 @@ SOUND = gzip.compress(CHAIN_ID)
         (SOUND[:-1], "content-encoding"),
         (SOUND[:-5] + bytes([SOUND[-5] ^ 1]) + SOUND[-4:], "content-encoding"),
         (CHAIN_ID, "content-encoding"),
-        # ten megabytes in ten kilobytes: nobody holds that for a node either
+        # ten megabytes in ten kilobytes: too long to be buffered decoded
         (gzip.compress(CHAIN_ID[:-1] + b" " * (10 << 20) + b"}"), "request-length"),
     ],
     ids=["garbage", "cut", "checksum", "plain", "bomb"],
 )
 @pytest.mark.parametrize("target", ["/as-it-came", "/always/as-it-came"])
-def test_what_is_not_decoded_goes_on_as_it_came(nginx, origin, target, body, detail):
+def test_undecodable_request_is_forwarded_unchanged(nginx, origin, target, body, detail):
     origin.requests.clear()
     origin.answers(lambda _: answer(b'{"jsonrpc":"2.0","id":1,"result":"0x9"}', type="application/json"))
     for _ in range(2):
@@ -130,16 +130,16 @@ def test_what_is_not_decoded_goes_on_as_it_came(nginx, origin, target, body, det
     assert all(asked.header("Content-Encoding") == "gzip" for asked in origin.received())
 
 
-def test_a_body_in_a_file_goes_on_as_it_came(nginx, node, origin):
+def test_compressed_request_in_a_file_is_forwarded_unchanged(nginx, node, origin):
     params = '["0x%s"]' % random.Random(5).randbytes(3000).hex()
     body = gzip.compress(call("eth_sendRawTransaction", params))
     assert said(post(nginx, "/file", body)) == "sszip; fwd=bypass; detail=body-on-disk"
     assert origin.received()[0].header("Content-Encoding") == "gzip"
-    # in memory it is one like any other
+    # in memory a compressed body is looked up
     assert said(post(nginx, "/file", SOUND)) == "sszip; fwd=miss"
 
 
-def test_a_node_that_takes_none_is_asked_once(nginx, origin):
+def test_requests_are_decoded_after_the_node_rejected_a_coding_once(nginx, origin):
     node = Node({"eth_chainId": b'"0x1"'})
 
     def refusing(request):
@@ -148,7 +148,7 @@ def test_a_node_that_takes_none_is_asked_once(nginx, origin):
 
     origin.requests.clear()
     origin.answers(refusing)
-    # it is not asked twice: the client that found it out hears of it
+    # the request is not repeated: its client receives the 415
     assert post(nginx, "/refused", SOUND).status == 415
     response = post(nginx, "/refused", SOUND)
     assert (response.status, said(response)) == (200, "sszip; fwd=miss")
@@ -156,11 +156,11 @@ def test_a_node_that_takes_none_is_asked_once(nginx, origin):
     asked = origin.received()[1]
     assert (asked.header("Content-Length"), asked.body) == (str(len(CHAIN_ID)), CHAIN_ID)
     assert is_hit(nginx, "/refused")
-    # another place has its own node
+    # another location has its own node
     assert post(nginx, "/other", SOUND).status == 415
 
 
-def test_what_is_never_stored_is_decoded_and_sent_once(nginx, node, origin):
+def test_uncacheable_request_is_decoded_and_sent_once(nginx, node, origin):
     body = call("eth_sendRawTransaction", '["0x02"]')
     response = post(nginx, "/always/sent", gzip.compress(body))
     assert said(response) == "sszip; fwd=bypass; detail=rpc-method"
@@ -169,7 +169,7 @@ def test_what_is_never_stored_is_decoded_and_sent_once(nginx, node, origin):
     assert asked.all("Content-Encoding") == []
 
 
-def test_who_waits_to_be_told_to_go_on_is(nginx, node, origin):
+def test_compressed_request_with_expect_continue_is_decoded(nginx, node, origin):
     lines = [f"{name}: {value}" for name, value in CODED]
     head = ["POST /always/expect HTTP/1.1", "Host: x", "Expect: 100-continue", f"Content-Length: {len(SOUND)}", *lines]
     with connected(nginx.port) as connection:
@@ -184,7 +184,7 @@ def test_who_waits_to_be_told_to_go_on_is(nginx, node, origin):
     assert is_hit(nginx, "/always/expect")
 
 
-def test_an_update_in_the_background_is_decoded_too(nginx, node, origin):
+def test_background_update_of_a_compressed_request_is_decoded(nginx, node, origin):
     body = gzip.compress(call("eth_blockNumber"))
     assert said(post(nginx, "/updated", body)) == "sszip; fwd=miss"
 
@@ -196,7 +196,7 @@ def test_an_update_in_the_background_is_decoded_too(nginx, node, origin):
         assert (asked.body, asked.all("Content-Encoding")) == (call("eth_blockNumber"), [])
 
 
-def test_a_batch_in_part_is_asked_decoded(nginx, node, origin):
+def test_split_batch_of_a_compressed_request_is_decoded(nginx, node, origin):
     assert post(nginx, "/batch", CHAIN_ID, PLAIN).status == 200
     origin.requests.clear()
     batch = b"[%b,%b]" % (call("eth_chainId", id="7"), call("eth_blockNumber", id="8"))
@@ -208,7 +208,7 @@ def test_a_batch_in_part_is_asked_decoded(nginx, node, origin):
     assert asked.all("Content-Encoding") == []
 
 
-def test_logs_see_what_the_client_has_sent(nginx, node):
+def test_log_has_the_request_body_of_the_client(nginx, node):
     post(nginx, "/always/logged", SOUND)
     log = nginx.prefix / "seen.log"
     nginx.wait_for(lambda: b"/always/logged" in log.read_bytes(), "the log")

@@ -1,4 +1,4 @@
-"""`make run` says what is wrong with what it is given."""
+"""`make run` reports invalid variables."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ pytestmark = [
         ("127.0.0.1:8545", "is not http://HOST[:PORT][/PATH]"),
     ],
 )
-def test_a_wrong_upstream(upstream, said):
+def test_invalid_upstream_is_reported(upstream, said):
     port = free_port()
     ports = {name: str(free_port()) for name in ("NGINX_PORT", "ENVOY_PORT", "WASM_PORT", "REPLAY_PORT")}
     upstream = upstream.format(port=port)
@@ -37,7 +37,7 @@ def test_a_wrong_upstream(upstream, said):
     assert f"UPSTREAM={upstream}" in done.stderr and said.format(port=port) in done.stderr
 
 
-def test_a_port_that_is_taken():
+def test_invalid_port_is_reported():
     environment = os.environ | {"NGINX_PORT": "x"}
     done = subprocess.run([ROOT / "scripts/run"], env=environment, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode != 0 and "NGINX_PORT=x is not a port" in done.stderr

@@ -1,5 +1,5 @@
-"""The sequences of the parity table on nginx: what is stored, and for whom,
-with the node's answers whole, byte by byte and split at random."""
+"""The sequences of the parity table on nginx: stored responses and their clients, with the
+node's responses whole, byte by byte and split at random."""
 
 import itertools
 
@@ -18,17 +18,17 @@ SPLITS = by_tier(
     [whole, byte_by_byte, at_random],
 )
 
-# One server for each set of directives; which one is said by Host, and so are
-# the namespaces of runs told apart.
+# One server for each set of directives; Host selects it, and separates the namespaces of
+# runs.
 SERVERS = {}
 for sequence in SEQUENCES:
     SERVERS.setdefault(tuple(sorted(sequence.config.items())), f"config-{len(SERVERS)}.test")
 
 
 def server(name, config):
-    # as in the other rows, the window's time is the host's affair
+    # as in the other rows, the host measures the window's time
     config = {"cache": "on", "cache_get": "all", "hold": "64k 60s", **dict(config)}
-    # and what is asked in the background
+    # and no probes are sent
     config.setdefault("ssz_preset", "mainnet")
     directives = "".join(f"sszip_{directive} {value}; " for directive, value in config.items())
     return (
@@ -49,6 +49,6 @@ def nginx(start_nginx):
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
-def test_sequence(nginx, origin, sequence, split):
+def test_sequence_has_the_expected_responses_for_every_split(nginx, origin, sequence, split):
     host = f"run-{next(_runs)}.{SERVERS[tuple(sorted(sequence.config.items()))]}"
     run(nginx, origin, sequence, split, host)

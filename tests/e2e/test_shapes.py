@@ -1,6 +1,6 @@
-"""Shapes of configurations and answers that nginx's own tests have: redirects
-after the answer's head was judged, answers that are cut, slices, a length that
-was evaluated early, clients that leave."""
+"""Shapes of configurations and responses in nginx's own tests: redirects after the head of
+a response was evaluated, truncated responses, slices, a length that was evaluated early,
+clients that abort."""
 
 import json
 import threading
@@ -57,7 +57,7 @@ def post(nginx, path, body, *headers):
     return fetch(nginx.port, path, method="POST", body=body, headers=[JSON, *headers])
 
 
-def test_a_range_that_can_not_be_satisfied_goes_to_an_error_page(nginx):
+def test_unsatisfiable_range_gets_the_error_page(nginx):
     for _ in range(50):
         headers = [("Range", "bytes=999999-")]
         response = fetch(nginx.port, "/ranged.json", headers=headers)
@@ -65,7 +65,7 @@ def test_a_range_that_can_not_be_satisfied_goes_to_an_error_page(nginx):
         assert response.all("Vary") == ["Accept-Encoding"]
 
 
-def test_a_method_in_a_log_after_a_redirect(nginx, origin):
+def test_method_variable_is_right_after_a_redirect(nginx, origin):
     origin.answers(answer(b"x" * 2000, status=503, type="text/plain"))
     methods = [f"eth_{letter * 200}" for letter in "abc"]
     for method in methods:
@@ -73,7 +73,7 @@ def test_a_method_in_a_log_after_a_redirect(nginx, origin):
         assert origin.last("/named").header("X-Method") == method
 
 
-def test_a_cut_answer_is_a_502_that_nothing_is_added_to(nginx, origin):
+def test_truncated_response_is_a_502_without_add_after_body(nginx, origin):
     origin.answers(answer(b"<after>", type="text/plain"), "/part")
     origin.answers([head(200, [JSON, ("Content-Length", "100")]), b"12345", CLOSE], "/after")
     nginx.expect("prematurely closed|ended before its length")
@@ -83,7 +83,7 @@ def test_a_cut_answer_is_a_502_that_nothing_is_added_to(nginx, origin):
             assert response.status == 502 and b"<after>" not in response.body
 
 
-def test_slices_with_a_range_come_as_without_sszip(nginx, origin):
+def test_slices_with_a_range_are_sent_as_without_sszip(nginx, origin):
     body = bytes(range(97, 122)) * 200
 
     def sliced(request):
@@ -102,7 +102,7 @@ def test_slices_with_a_range_come_as_without_sszip(nginx, origin):
 
 
 @pytest.mark.parametrize("path", ["/early", "/copied"])
-def test_a_length_that_was_evaluated_early_is_that_of_what_the_node_gets(nginx, origin, path):
+def test_content_length_is_right_when_it_was_evaluated_before_the_lookup(nginx, origin, path):
     node = Node({"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_syncing": b"false"})
     origin.answers(node, path)
     post(nginx, path, call("eth_chainId"))
@@ -121,7 +121,7 @@ def test_a_length_that_was_evaluated_early_is_that_of_what_the_node_gets(nginx, 
 
 @pytest.mark.parametrize("accept", [[], [GZIP]], ids=["identity", "gzip"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_what_a_client_leaves_is_stored(nginx, origin, accept, framing):
+def test_response_is_stored_when_its_client_aborts(nginx, origin, accept, framing):
     body = b'{"jsonrpc":"2.0","id":1,"result":' + LARGE + b"}"
     gate = threading.Event()
     half = len(body) // 2
@@ -147,7 +147,7 @@ def test_what_a_client_leaves_is_stored(nginx, origin, accept, framing):
     assert post(nginx, "/left", asked).body == body
 
 
-def test_a_client_that_leaves_while_a_large_answer_is_coded(nginx, origin):
+def test_worker_survives_clients_that_abort_during_compression(nginx, origin):
     body = b'{"jsonrpc":"2.0","id":1,"result":"0x' + bytes(b"0123456789abcdef"[(i * i) % 16] for i in range(4096)) * 3000 + b'"}'
     origin.answers(answer(body), "/posted")
     origin.answers(answer(b"x", type="text/plain"), "/part")
@@ -156,7 +156,7 @@ def test_a_client_that_leaves_while_a_large_answer_is_coded(nginx, origin):
         with nginx.connect() as client:
             client.send(request_bytes("/posted", method="POST", headers=[JSON, GZIP], body=asked))
             nginx.wait_for(lambda n=n: len(origin.received("/posted")) > n, "the node to be asked")
-            # before, while and after it is coded
+            # before, during and after compression
             time.sleep(0.01 * n)
             client.reset()
     nginx.wait_for(lambda: len(origin.received("/part")) >= 1, "a post action")

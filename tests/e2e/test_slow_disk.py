@@ -1,5 +1,5 @@
-"""A store whose disk is slow when nginx stops: the cache manager leaves in time, and
-does not destroy what its threads still write with."""
+"""A store whose disk is slow when nginx stops: the cache manager exits in time, and does not
+destroy objects that its threads still use."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def quit_all(nginx):
 
 
 def terminate_all(nginx):
-    # nginx's master kills after three seconds, and a busy machine may take one for what takes two
+    # nginx's master kills after three seconds, and a busy machine may need one for a step of two
     nginx.expect("cache manager process .* exited on signal 9")
     end(nginx, signal.SIGTERM)
 
@@ -30,13 +30,13 @@ def terminate_manager(nginx):
     left = f"cache manager process {manager} exited "
     nginx.wait_for(lambda: left in nginx.error_log(), "the cache manager to leave")
     assert f"{left}with code 0" in nginx.error_log()
-    # in its place there is another one, whose disk is fast
+    # its successor has a fast disk
     wait_until_linked(nginx)
     end(nginx, signal.SIGQUIT)
 
 
 @pytest.mark.parametrize("leave", [quit_all, terminate_all, terminate_manager])
-def test_the_cache_manager_leaves_a_slow_disk_behind(start_nginx, origin, preload, leave):
+def test_cache_manager_exits_in_time_when_the_disk_is_slow(start_nginx, origin, preload, leave):
     origin.answers(
         Node({"eth_getBlockByHash": lambda params: b'"%b"' % (params[0].encode() * 300)})
     )
@@ -45,7 +45,7 @@ def test_the_cache_manager_leaves_a_slow_disk_behind(start_nginx, origin, preloa
     bodies = [nginx.post("/", by_hash(block)).body for block in range(30)]
     await_fills(nginx, 30)
     with preload.slow_disk(nginx.manager(), DELAY):
-        # checked for signals that it ended by, too
+        # signals that ended a process are checked, too
         leave(nginx)
         assert preload["delayed"]
     nginx.check()

@@ -1,5 +1,5 @@
-"""The promise of the README: load_module and `sszip on`, nothing else, in
-front of a node that gzips whenever it is asked."""
+"""The configuration of the README: load_module and `sszip on`, nothing else, in front of a
+node that compresses whenever Accept-Encoding allows it."""
 
 import pytest
 
@@ -32,7 +32,7 @@ server {
 """
 
 
-def test_a_gzip_client_gets_gzip_with_an_exact_length(nginx, origin):
+def test_gzip_client_gets_gzip_with_an_exact_length(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/")
     assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
@@ -42,18 +42,18 @@ def test_a_gzip_client_gets_gzip_with_an_exact_length(nginx, origin):
     assert response.mode == "oneshot"
 
 
-def test_the_ratio_is_logged(nginx, origin):
+def test_compression_ratio_is_logged(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/")
     assert float(response.logged["ratio"]) == pytest.approx(len(BODY) / len(response.body), abs=0.01)
 
 
-def test_there_is_no_ratio_where_nothing_was_compressed(nginx, origin):
+def test_ratio_is_empty_when_the_response_is_not_compressed(nginx, origin):
     origin.answers(geth())
     assert nginx.post("/", accept=None).logged["ratio"] in ("", "-")
 
 
-def test_another_client_gets_identity_with_the_nodes_length(nginx, origin):
+def test_client_without_gzip_gets_identity_with_a_length(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/", accept=None)
     assert (response.status, response.coding, response.framing) == (200, None, "length")
@@ -61,18 +61,18 @@ def test_another_client_gets_identity_with_the_nodes_length(nginx, origin):
     assert response.header("Vary") == "Accept-Encoding"
 
 
-def test_the_node_is_asked_for_identity_once(nginx, origin):
+def test_node_gets_one_accept_encoding_of_identity(nginx, origin):
     origin.answers(geth())
     nginx.post("/", accept="gzip, deflate", headers=[("Accept-Encoding", "br")])
     assert origin.last().all("Accept-Encoding") == ["identity"]
 
 
-def test_the_log_shows_what_the_client_said(nginx, origin):
+def test_log_has_the_accept_encoding_of_the_client(nginx, origin):
     origin.answers(geth())
     assert nginx.post("/", accept="gzip, br;q=0.9").logged["accept_encoding"] == "gzip, br;q=0.9"
 
 
-def test_off_leaves_the_conversation_alone(nginx, origin):
+def test_request_and_response_are_unchanged_when_sszip_is_off(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/off", accept="gzip, br")
     assert origin.last().header("Accept-Encoding") == "gzip, br"
@@ -81,7 +81,7 @@ def test_off_leaves_the_conversation_alone(nginx, origin):
     assert response.mode == "off"
 
 
-def test_pass_forwards_and_the_nodes_gzip_goes_through(nginx, origin):
+def test_pass_forwards_accept_encoding_and_the_gzip_of_the_node(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/pass", accept="gzip, br")
     assert origin.last().header("Accept-Encoding") == "gzip, br"
@@ -89,10 +89,10 @@ def test_pass_forwards_and_the_nodes_gzip_goes_through(nginx, origin):
     assert response.mode == "encoded"
 
 
-# What the operator wrote with proxy_set_header wins.
+# Values that the operator sets with proxy_set_header have priority.
 
 
-def test_the_operator_may_ask_the_node_for_gzip(nginx, origin):
+def test_operator_may_set_accept_encoding_gzip(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/user/gzip")
     assert origin.last().all("Accept-Encoding") == ["gzip"]
@@ -100,28 +100,28 @@ def test_the_operator_may_ask_the_node_for_gzip(nginx, origin):
     assert response.mode == "encoded"
 
 
-def test_the_nodes_gzip_is_inflated_for_who_cannot_read_it(nginx, origin):
+def test_gzip_of_the_node_is_decoded_for_a_client_without_gzip(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/user/gzip", accept=None)
     assert (response.coding, response.framing, response.body) == (None, "length", BODY)
     assert response.mode == "inflate"
 
 
-def test_the_operator_may_send_no_accept_encoding(nginx, origin):
+def test_operator_may_remove_accept_encoding(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/user/nothing")
     assert origin.last().all("Accept-Encoding") == []
     assert response.mode == "oneshot"
 
 
-def test_the_operator_may_forward_the_clients(nginx, origin):
+def test_operator_may_forward_the_accept_encoding_of_the_client(nginx, origin):
     origin.answers(plain())
     response = nginx.post("/user/client", accept="gzip, br")
     assert origin.last().all("Accept-Encoding") == ["gzip, br"]
     assert response.mode == "oneshot"
 
 
-def test_the_variable_holds_the_clients_original(nginx, origin):
+def test_http_accept_encoding_variable_has_the_value_of_the_client(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/user/beside", accept="gzip, br")
     assert origin.last().header("X-Client-Accept-Encoding") == "gzip, br"
@@ -130,7 +130,7 @@ def test_the_variable_holds_the_clients_original(nginx, origin):
     assert response.mode == "oneshot"
 
 
-def test_without_request_headers_the_node_has_nothing_to_gzip_for(nginx, origin):
+def test_response_is_compressed_when_request_headers_are_not_passed(nginx, origin):
     origin.answers(geth())
     response = nginx.post("/user/no-headers")
     assert origin.last().all("Accept-Encoding") in ([], ["identity"])
@@ -138,9 +138,9 @@ def test_without_request_headers_the_node_has_nothing_to_gzip_for(nginx, origin)
     assert response.decoded == BODY
 
 
-def test_an_error_page_sees_the_clients_request(nginx, origin):
-    """The node's name is not found while its request is being made: the
-    location that answers instead starts from what the client sent."""
+def test_error_page_location_gets_the_headers_of_the_client(nginx, origin):
+    """The node's name is not resolved while its request is being made: the location of the
+    error page starts from the client's request."""
     origin.answers(geth())
     response = nginx.post("/no-such-node", accept="gzip, br")
     assert origin.last().all("Accept-Encoding") == ["gzip, br"]
