@@ -1,8 +1,8 @@
-"""Every decoder that clients use reads members that the core puts together
-from stored streams, whatever the id, the size and the coder.
+"""Every decoder of real clients reads members that the core splices from stored streams, for
+any id, size and encoder.
 
-No server is involved: an example of the core writes the members, and what
-they must decode to, into a directory."""
+No server is involved: an example of the core writes the members and their decoded contents
+into a directory."""
 
 import http.server
 import json
@@ -53,8 +53,8 @@ def check(members, decode):
         assert decode(member.read_bytes()) == member.with_suffix(".plain").read_bytes(), member.name
 
 
-def test_what_there_is(members):
-    """All kinds of id, results from nothing to 20 MB, batches."""
+def test_members_cover_ids_sizes_levels_and_batches(members):
+    """The members include all kinds of id, results from 100 bytes to 20 MB, and batches."""
     names = {member.stem for member in members}
     kinds = {name.rsplit("Result-", 1)[1] for name in names if name.startswith("2000-")}
     assert kinds >= {"number", "fraction", "above-2-53", "null", "string", "empty", "escapes", "unicode", "long"}
@@ -65,24 +65,24 @@ def test_what_there_is(members):
     assert {"batch-1", "batch-2", "batch-10"} <= names
 
 
-def test_every_decoder(members, decode):
+def test_decoders_read_spliced_members(members, decode):
     check(members, decode)
 
 
-def test_recorded_answers(tmp_path, helpers):
+def test_decoders_read_members_of_recorded_responses(tmp_path, helpers):
     if not CORPUS.is_dir():
         pytest.skip("no ../shared/corpus beside the clone")
     results = []
     for path in sorted(CORPUS.rglob("test_*.json")):
         for n, call in enumerate(json.loads(path.read_bytes())):
-            # a batch has a list of answers
+            # a batch has a list of responses
             response = call["response"]
             result = response["result"] if "result" in response else response
             result = json.dumps(result, separators=(",", ":")).encode()
             if len(result) >= 1024:
                 results.append(tmp_path / f"{path.parent.name}-{path.stem}-{n}.json")
                 results[-1].write_bytes(result)
-    # of each size some, not all of the small ones
+    # some of each size, not all of the small ones
     results = sorted(results, key=lambda path: path.stat().st_size)[::7]
     directory = tmp_path / "members"
     directory.mkdir()
@@ -114,7 +114,7 @@ def served(members):
         thread.join()
 
 
-def test_curl(members, served):
+def test_curl_decodes_spliced_members(members, served):
     for member in members:
         done = subprocess.run(
             ["curl", "-sS", "--fail", "--compressed", f"{served}/{member.name}"],
@@ -124,8 +124,8 @@ def test_curl(members, served):
         assert done.stdout == member.with_suffix(".plain").read_bytes(), member.name
 
 
-def test_a_helper_notices_damage(members, helpers):
-    """The decoders of this file can say no."""
+def test_decoders_detect_damage(members, helpers):
+    """The decoders of this file reject a damaged member."""
     for place in (-6, -1, 20):
         coded = bytearray(next(member for member in members if member.stem == "batch-10").read_bytes())
         coded[place] ^= 1

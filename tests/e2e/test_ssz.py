@@ -1,6 +1,5 @@
-"""SSZ of the Beacon API from a node that has JSON only, and JSON from one that
-has SSZ: values of the specifications and of real nodes, and that no two forms of
-an answer are mixed."""
+"""SSZ of the Beacon API from a node that has JSON only, and JSON from one that has SSZ: values
+of the specifications and of real nodes, without ever mixing the formats of a response."""
 
 import collections
 import itertools
@@ -139,7 +138,7 @@ def enveloped(value):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_values_of_every_route_and_fork(nginx, origin, specified, framing, coding):
+def test_json_of_every_route_and_fork_is_transcoded_to_ssz(nginx, origin, specified, framing, coding):
     for number, value in enumerate(specified):
         body, headers = enveloped(value)
         split = scattered(number)
@@ -157,7 +156,7 @@ def test_values_of_every_route_and_fork(nginx, origin, specified, framing, codin
     assert len(specified) > 60
 
 
-def test_the_version_of_the_body_where_the_head_has_none(nginx, origin, specified):
+def test_version_is_read_from_the_body_when_no_header_has_it(nginx, origin, specified):
     for value in specified:
         if value["type"] in ("SignedBlindedBeaconBlock", "BlockContents", "BlindedBeaconBlock"):
             continue
@@ -171,7 +170,7 @@ def test_the_version_of_the_body_where_the_head_has_none(nginx, origin, specifie
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_json_of_every_route_and_fork(nginx, origin, specified, coding):
+def test_ssz_of_every_route_and_fork_is_transcoded_to_json(nginx, origin, specified, coding):
     for number, value in enumerate(specified):
         if value["type"] in ("BlockContents", "BlindedBeaconBlock"):
             continue
@@ -185,7 +184,7 @@ def test_json_of_every_route_and_fork(nginx, origin, specified, coding):
         about = value["fork"], value["type"]
         assert response.status == 200, (about, response.body[:200])
         assert response.header("Content-Type") == "application/json", about
-        # what SSZ does not say is not said
+        # members that SSZ lacks are absent
         expected = {"version": value["fork"], "data": value["data"]}
         assert json.loads(response.decoded) == expected, about
         assert response.mode == "json", about
@@ -210,21 +209,21 @@ recorded = pytest.mark.skipif(not CORPUS.is_dir(), reason="no ../shared/corpus b
     ],
 )
 @pytest.mark.parametrize("accept", [None, "gzip"])
-def test_recorded_answers(nginx, origin, name, path, type_, accept):
-    """Their roots are known to the chain: tests/ssz compares them."""
+def test_recorded_responses_are_transcoded_to_ssz(nginx, origin, name, path, type_, accept):
+    """tests/ssz compares the roots of these values with those known to the chain."""
     body = (CORPUS / name).read_bytes()
     origin.answers(answer(body, split=scattered(7, most=40)), path)
     expected = sszip("json2ssz", type_, data=body)
     response = nginx.get(path, accept, headers=[EITHER])
-    # what is mostly hashes does not become shorter
+    # mostly hashes: compression does not shorten it
     assert response.coding == (accept if type_ == "SignedBeaconBlock" else None)
     assert response.decoded == expected
     assert response.mode == "ssz"
 
 
 @recorded
-def test_a_state_goes_through_piece_by_piece(nginx, origin):
-    """8 MB of JSON, of which no more than sszip_ssz_hold is kept."""
+def test_state_is_transcoded_while_it_arrives(nginx, origin):
+    """8 MB of JSON are transcoded with at most sszip_ssz_hold of them buffered."""
     ssz = (CORPUS / "sepolia_genesis_state_phase0.ssz").read_bytes()
     data = sszip("ssz2json", "BeaconState", "--fork", "phase0", data=ssz)
     body = b'{"version":"phase0","execution_optimistic":false,"finalized":true,"data":%b}' % data.strip()
@@ -236,8 +235,8 @@ def test_a_state_goes_through_piece_by_piece(nginx, origin):
         assert response.decoded == ssz
 
 
-# What can't be had as SSZ: the mode, what the node sends, and whether more of it
-# than 1 kB comes before that shows.
+# Untranscodable responses: the mode, the node's response, and whether more than 1 kB of it
+# precedes the fault.
 WRONG = {
     "no version": ("ssz-version", b'{"data":[],"version":"electra"}', []),
     "another version": ("ssz-fork", b'{"version":"fulu","data":[]}', ELECTRA),
@@ -261,14 +260,14 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_what_can_not_be_had_as_ssz(nginx, origin, case, split, coding):
+def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case, split, coding):
     mode, body, headers = case
     origin.answers(answer(body, headers=[*headers, ("ETag", '"a"')], split=split, coding=coding))
 
     response = nginx.get(CONSOLIDATIONS, None, headers=[EITHER])
     assert (response.status, response.body, response.coding) == (200, body, None)
     assert response.header("Content-Type") == "application/json"
-    # what was decoded is other bytes
+    # a decoded body is other bytes
     assert response.header("ETag") in (['"a"'] if coding is None else ['"a"', 'W/"a"'])
     assert "Accept" in response.header("Vary").split(", ")
     assert response.mode == mode
@@ -284,7 +283,7 @@ def test_what_can_not_be_had_as_ssz(nginx, origin, case, split, coding):
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz"])
-def test_the_cache_says_why_it_has_no_ssz(nginx, origin, case, accept):
+def test_cache_status_has_the_reason_of_a_failed_transcoding(nginx, origin, case, accept):
     mode, body, headers = case
     origin.answers(answer(body, headers=headers))
     path = f"{CONSOLIDATIONS}?run={next(_runs)}"
@@ -292,7 +291,7 @@ def test_the_cache_says_why_it_has_no_ssz(nginx, origin, case, accept):
     assert response.header("Cache-Status") == f"sszip; fwd=miss; detail={mode}"
 
 
-def test_below_a_prefix_that_proxy_pass_takes_off(nginx, origin):
+def test_route_is_detected_below_a_prefix_that_proxy_pass_removes(nginx, origin):
     origin.answers(lambda request: answer(VALUE % ONE if request.target == CONSOLIDATIONS else b"{}", headers=ELECTRA))
     for prefix in ("/gnosis/a-key", "/other"):
         response = fetch(nginx.ports["port_prefixed"], prefix + CONSOLIDATIONS, headers=[OCTETS])
@@ -300,7 +299,7 @@ def test_below_a_prefix_that_proxy_pass_takes_off(nginx, origin):
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_what_was_made_has_the_tag_of_its_copies(nginx, origin, coding):
+def test_etag_of_a_transcoded_response_equals_its_hits(nginx, origin, coding):
     path = f"{CONSOLIDATIONS}?run={next(_runs)}"
     origin.answers(answer(VALUE % b",".join([ONE] * 1000), headers=[*ELECTRA, ("ETag", '"of-the-json"')]))
     port, accept = nginx.ports["port_cached"], [("Accept-Encoding", coding or "identity")]
@@ -312,12 +311,12 @@ def test_what_was_made_has_the_tag_of_its_copies(nginx, origin, coding):
     assert tag == hit.header("ETag") and tag.startswith('"' if coding is None else 'W/"')
     again = fetch(port, path, headers=[*accept, EITHER, ("If-None-Match", tag)])
     assert (again.status, again.body) == (304, b"")
-    # JSON is something else
+    # JSON is another representation
     again = fetch(port, path, headers=[*accept, JSON, ("If-None-Match", tag)])
     assert again.status == 200 and again.header("Content-Type") == "application/json"
 
 
-def test_what_was_too_long_to_be_kept_is_a_502_to_who_takes_both(nginx, origin):
+def test_untranscodable_response_longer_than_the_buffer_is_a_502(nginx, origin):
     body = VALUE % (b",".join([ONE] * 100) + b",{}")
     nginx.expect("can't be had as SSZ")
     for framing in ("length", "chunked"):
@@ -326,13 +325,13 @@ def test_what_was_too_long_to_be_kept_is_a_502_to_who_takes_both(nginx, origin):
         assert (response.status, response.mode) == (502, "ssz-invalid")
         response = nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[OCTETS])
         assert (response.status, response.mode) == (406, "ssz-invalid")
-        # and who wants JSON gets that
+        # and a client of JSON receives it
         assert nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[JSON]).body == body
     assert "the response can't be had as SSZ, and was longer than ssz_hold" in nginx.error_log()
 
 
-def test_more_than_the_memory_that_there_is(nginx, origin):
-    """Found out with the head, where that gives the length; else a 502."""
+def test_response_that_exceeds_the_memory_is_sent_unchanged_or_an_error(nginx, origin):
+    """The limit is detected with the head if it has the length; else the response is a 502."""
     block = b'{"data":["' + b"0x" + b"a" * 262144 + b'"'
     body = block + (b',"0x' + b"b" * 262144 + b'"') * 400 + b"]}"
     path = "/eth/v1/beacon/blobs/1"
@@ -345,14 +344,14 @@ def test_more_than_the_memory_that_there_is(nginx, origin):
     nginx.expect("no memory for the whole answer")
     response = nginx.get(path, None, port="port_small", headers=[EITHER])
     assert (response.status, response.mode) == (502, "memory")
-    # and the memory comes back
+    # and the memory is released
     origin.answers(answer(VALUE % ONE, headers=ELECTRA), CONSOLIDATIONS)
     assert nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[OCTETS]).body == ONE_SSZ
 
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
 @pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz only"])
-def test_a_node_that_goes_away(nginx, origin, end, accept):
+def test_truncated_response_is_a_502(nginx, origin, end, accept):
     body = VALUE % b",".join([ONE] * 300)
     nginx.expect("the response ended before|prematurely closed|reset by peer")
     fields = [("Content-Type", "application/json"), *ELECTRA]
@@ -360,14 +359,14 @@ def test_a_node_that_goes_away(nginx, origin, end, accept):
         origin.answers([head(headers=[*fields, length]) + sent, end])
         response = nginx.get(CONSOLIDATIONS, None, headers=[accept])
         if length[0] == "Connection":
-            # nobody can tell that from its end: a Unix socket knows no reset
+            # truncation is invisible: a Unix socket has no reset
             assert response.status == (406 if accept is OCTETS else 200)
             assert response.header("Content-Type") == "application/json"
         else:
             assert response.status == 502
 
 
-def test_clients_that_go_away(nginx, origin):
+def test_worker_stays_healthy_when_clients_abort(nginx, origin):
     body = VALUE % b",".join([ONE] * 100_000)
     origin.answers(answer(body, headers=ELECTRA, framing="chunked"))
     worker = nginx.workers()[0]
@@ -382,7 +381,7 @@ def test_clients_that_go_away(nginx, origin):
     assert resident(worker) < 400 << 10
 
 
-def test_a_reload_under_way(nginx, origin):
+def test_response_is_complete_when_nginx_reloads(nginx, origin):
     body = VALUE % b",".join([ONE] * 50_000)
     sent, go_on = threading.Event(), threading.Event()
 
@@ -405,7 +404,7 @@ def test_a_reload_under_way(nginx, origin):
 
 
 def forms():
-    """All that clients may ask for: the fields, the type, the coding."""
+    """All requests of clients: the headers, the media type, and the coding."""
     for accept, type_ in (
         (OCTETS, "application/octet-stream"),
         (EITHER, "application/octet-stream"),
@@ -418,11 +417,11 @@ def forms():
 
 
 @pytest.mark.parametrize("port", ["port_cached", "port_updated"])
-def test_no_two_forms_are_ever_mixed(nginx, origin, port):
-    """Cold, warm, expired and updated in the background; asked at random and at once."""
+def test_formats_are_not_mixed_under_random_load(nginx, origin, port):
+    """Cold, warm, expired and updated in the background; in random order, concurrently."""
     value = VALUE % b",".join([ONE] * 200)
     ssz = ONE_SSZ * 200
-    # now and then what the node says is no value
+    # some responses of the node are no valid value
     spoilt = value.replace(b'"515"', b'"+15"', 1)
     asked = itertools.count(1)
 
@@ -456,7 +455,7 @@ def test_no_two_forms_are_ever_mixed(nginx, origin, port):
             allowed = {
                 ("application/octet-stream", ssz, 200): type_ == "application/octet-stream",
                 ("application/json", value, 200): type_ == "application/json",
-                # not to be had as SSZ
+                # not available as SSZ
                 ("application/json", spoilt, 200): accept is not OCTETS,
             }
             refused = accept is OCTETS and response.status == 406 and b'"code":406' in body
@@ -477,7 +476,7 @@ def test_no_two_forms_are_ever_mixed(nginx, origin, port):
         assert met[type_, 200, coding, True] > 0, met
 
 
-def test_an_update_in_the_background_is_ssz_too(nginx, origin):
+def test_background_update_is_transcoded(nginx, origin):
     run = next(_runs)
     path = f"/eth/v1/beacon/states/0x{'ab' * 32}/pending_consolidations?run={run}"
     value = VALUE.replace(b"true", b"false")
@@ -496,7 +495,7 @@ def test_an_update_in_the_background_is_ssz_too(nginx, origin):
     nginx.wait_for(is_updated, "the update to be given out")
 
 
-def test_what_another_module_changes_is_transcoded_and_not_stored(nginx, origin):
+def test_response_that_another_module_changes_is_transcoded_and_not_stored(nginx, origin):
     path = f"{CONSOLIDATIONS}?run={next(_runs)}"
     origin.answers(answer(VALUE % ONE, headers=ELECTRA))
     for _ in range(2):
@@ -505,7 +504,7 @@ def test_what_another_module_changes_is_transcoded_and_not_stored(nginx, origin)
         assert "fwd=miss" in response.header("Cache-Status")
 
 
-def test_head_says_what_get_would(nginx, origin):
+def test_response_to_head_has_the_headers_of_get(nginx, origin):
     origin.answers(lambda request: answer(VALUE % ONE, headers=ELECTRA, method=request.method))
     for accept in (OCTETS, EITHER, JSON):
         get = nginx.get(CONSOLIDATIONS, None, headers=[accept])
@@ -521,8 +520,8 @@ SSZ_FORM, JSON_FORM = (OCTETS, "application/octet-stream"), (JSON, "application/
 @pytest.mark.parametrize("accept, type_", [SSZ_FORM, JSON_FORM], ids=["ssz", "json"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
 @pytest.mark.parametrize("when", ["miss", "hit", "stale"])
-def test_parts_conditions_and_heads_are_of_the_form_that_was_asked_for(nginx, origin, accept, type_, coding, when):
-    """With what was stored as the other form, and is as fresh, beside it."""
+def test_ranges_conditions_and_heads_refer_to_the_requested_format(nginx, origin, accept, type_, coding, when):
+    """The other format is stored, too, and equally fresh."""
     port = nginx.ports["port_updated" if when == "stale" else "port_cached"]
     path = f"{CONSOLIDATIONS}?run={next(_runs)}"
     value = VALUE.replace(b'"finalized":true', b'"finalized":false') % b",".join([ONE] * 1000)
@@ -536,7 +535,7 @@ def test_parts_conditions_and_heads_are_of_the_form_that_was_asked_for(nginx, or
         return fetch(port, path, method=method, headers=headers)
 
     tags = {form: ask(form=form).header("ETag") for form in (other, accept)} if when != "miss" else {}
-    # all that is stored has expired
+    # all entries have expired
     time.sleep(0.01 if when == "stale" else 0)
     for method in ("GET", "HEAD"):
         for more in ([], [("Range", "bytes=1-9")], [("If-None-Match", '"else"')], [("If-Range", '"of-the-json"')]):

@@ -1,5 +1,5 @@
 """Results of JSON-RPC calls as SSZ, from a node that has JSON only: values by the
-specifications' SSZ, in each form that nodes have, and what stays JSON."""
+specifications' SSZ, in each form of real nodes, and responses that stay JSON."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "wi
 JSON = ("Content-Type", "application/json")
 OCTETS = ("Accept", "application/octet-stream")
 EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
-# Bytes beside what an answer takes; AddressSanitizer keeps what was freed.
+# Bytes in addition to a response's; AddressSanitizer keeps freed memory.
 SLACK = (64 if SANITIZED else 32) << 20
 
 CONFIG = """
@@ -107,7 +107,7 @@ def is_json(response, body, status=200):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_results_of_every_type(nginx, origin, specified, framing, coding):
+def test_results_of_every_type_are_transcoded(nginx, origin, specified, framing, coding):
     for number, value in enumerate(specified):
         text = json.dumps(
             value["result"], separators=(", ", " : ") if number % 2 else (",", ":")
@@ -124,7 +124,7 @@ def test_results_of_every_type(nginx, origin, specified, framing, coding):
         assert origin.requests[-1].header("Accept") == "application/json"
 
 
-def test_every_method(nginx, origin, specified):
+def test_results_of_every_method_are_transcoded(nginx, origin, specified):
     for type_, methods in METHODS.items():
         value = max((it for it in specified if it["type"] == type_), key=lambda it: len(it["ssz"]))
         origin.answers(result(json.dumps(value["result"]).encode(), split=bytewise))
@@ -151,8 +151,8 @@ def decoded(ssz):
 
 
 @recorded
-def test_recorded_witnesses(nginx, origin):
-    """Of geth, whose headers are objects, and of reth in both its forms."""
+def test_recorded_witnesses_are_transcoded(nginx, origin):
+    """Witnesses of geth, whose headers are objects, and of reth in both forms."""
     forms = set()
     for path in sorted(CORPUS.glob("test_*.json")):
         for number, pair in enumerate(json.loads(path.read_bytes())):
@@ -172,7 +172,7 @@ def test_recorded_witnesses(nginx, origin):
                 if isinstance(one, str):
                     assert header == octets_of(one), path
                 else:
-                    # the walker has compared their hashes
+                    # the walker has compared the hashes
                     assert (
                         octets_of(one["stateRoot"]) in header
                         and octets_of(one["extraData"]) in header
@@ -182,7 +182,7 @@ def test_recorded_witnesses(nginx, origin):
 
 
 @recorded
-def test_a_recorded_witness_of_a_prover(nginx, origin):
+def test_recorded_witness_of_a_prover_is_transcoded(nginx, origin):
     found = json.loads((CORPUS / "cache_hoodi_1265656.json").read_bytes())["witness"]
     origin.answers(result(json.dumps(found).encode(), framing="chunked"))
     response = post(nginx, call("debug_executionWitness", '["0x134ff8"]'), coding="gzip")
@@ -194,11 +194,11 @@ def test_a_recorded_witness_of_a_prover(nginx, origin):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_a_long_witness_takes_little_more_than_its_ssz(start_nginx, origin, framing, coding):
-    """50 MB of JSON, of which no more than sszip_ssz_hold is kept, and of the SSZ only
-    what is not compressed yet; its longest list is the last that comes."""
+def test_memory_for_a_long_witness_is_close_to_its_ssz(start_nginx, origin, framing, coding):
+    """50 MB of JSON are transcoded with at most sszip_ssz_hold of them buffered, and with the
+    part of the SSZ that is not compressed yet; the longest list arrives last."""
     random_bytes = random.Random(3).randbytes
-    # what compresses to about half
+    # nodes that compress to about half
     nodes = [2 * random_bytes(266) for _ in range(48_000)]
     text = '","0x'.join(node.hex() for node in nodes).encode()
     begin = (
@@ -224,8 +224,8 @@ def test_a_long_witness_takes_little_more_than_its_ssz(start_nginx, origin, fram
     assert (peak(worker) - before) << 10 < 1.15 * len(ssz) + SLACK
 
 
-def test_a_payload_is_sent_once_whatever_comes_of_it(nginx, origin):
-    """Its body is megabytes, which nginx keeps in a file; nothing is repeated."""
+def test_payload_is_sent_once_whatever_the_response(nginx, origin):
+    """The body has megabytes, which nginx writes to a file; the request is not repeated."""
     asked = call("engine_newPayloadWithWitnessV4", '[{"transactions":["0x%s"]}]' % ("ab" * 400_000))
     basic = ("Authorization", "Basic YTpi")
     nginx.expect("prematurely closed|reset by peer")
@@ -250,7 +250,7 @@ def test_a_payload_is_sent_once_whatever_comes_of_it(nginx, origin):
         assert origin.requests[0].header("Authorization") == basic[1]
 
 
-# What is no result of its type, and what $sszip_mode says of it.
+# Responses without a valid result of the type, and the value of $sszip_mode.
 ANSWERS = {
     "an error": (
         "ssz-nothing",
@@ -275,8 +275,8 @@ ANSWERS = {
 @pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_what_is_no_result_stays_json(nginx, origin, case, split, framing, coding):
-    """No 406: an answer to a POST says what was done."""
+def test_response_without_a_valid_result_is_sent_as_json(nginx, origin, case, split, framing, coding):
+    """The status is no 406: a response to a POST reports what was done."""
     mode, body = case
     origin.answers(
         answer(body, split=split, framing=framing, coding=coding, headers=[("ETag", '"a"')])
@@ -289,7 +289,7 @@ def test_what_is_no_result_stays_json(nginx, origin, case, split, framing, codin
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
-def test_statuses_and_their_bodies_stay(nginx, origin, status):
+def test_error_status_and_body_are_sent_unchanged(nginx, origin, status):
     body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"%b"}}' % (b"no " * 600)
     origin.answers(answer(body, status=status))
     response = post(nginx, CODE, coding="gzip")
@@ -311,7 +311,7 @@ def test_statuses_and_their_bodies_stay(nginx, origin, status):
         b"null",
     ],
 )
-def test_other_requests_are_left_alone(nginx, origin, asked):
+def test_other_requests_are_not_transcoded(nginx, origin, asked):
     origin.answers(result(b'"0x6001"'))
     response = post(nginx, asked)
     is_json(response, b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}')
@@ -322,13 +322,13 @@ def test_other_requests_are_left_alone(nginx, origin, asked):
 @pytest.mark.parametrize(
     "accept", [None, ("Accept", "*/*"), ("Accept", "application/json"), ("Accept", "text/html")]
 )
-def test_who_does_not_ask_for_ssz_gets_json(nginx, origin, accept):
+def test_client_without_accept_of_ssz_gets_json(nginx, origin, accept):
     origin.answers(result(b'"0x6001"'))
     is_json(post(nginx, CODE, accept=accept), b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}')
     assert origin.requests[-1].header("Accept") == (accept[1] if accept else None)
 
 
-def test_other_methods_of_http_and_other_types_of_requests(nginx, origin):
+def test_other_http_methods_and_types_are_not_transcoded(nginx, origin):
     origin.answers(lambda request: result(b'"0x6001"', method=request.method))
     for method, headers in (
         ("GET", [JSON]),
@@ -340,20 +340,20 @@ def test_other_methods_of_http_and_other_types_of_requests(nginx, origin):
         response = fetch(nginx.port, "/", method=method, body=body, headers=[OCTETS, *headers])
         assert response.header("Content-Type") == "application/json"
         assert response.header("Sszip-Type") is None
-    # and where nginx itself answers
+    # and for a response of nginx itself
     assert (
         fetch(nginx.port, "/here", method="POST", body=CODE, headers=[OCTETS, JSON]).body == b"here"
     )
 
 
-def test_off(nginx, origin):
+def test_result_is_sent_as_json_when_transcoding_is_off(nginx, origin):
     origin.answers(result(b'"0x6001"'))
     response = post(nginx, CODE, path="/off/")
     assert response.header("Content-Type") == "application/json"
     assert "Accept" not in (response.header("Vary") or "").split(", ")
 
 
-def test_a_request_that_is_not_in_memory(nginx, origin):
+def test_result_of_a_request_in_a_file_is_transcoded(nginx, origin):
     origin.answers(result(b'"0x6001"'))
     for size in (20_000, 900_000):
         asked = CODE[:-1] + b" " * size + b"}"
@@ -361,7 +361,7 @@ def test_a_request_that_is_not_in_memory(nginx, origin):
         assert origin.requests[-1].body == asked
 
 
-def test_a_request_that_comes_in_chunks(nginx, origin):
+def test_result_of_a_chunked_request_is_transcoded(nginx, origin):
     origin.answers(result(b'"0x6001"'))
     with nginx.connect() as connection:
         fields = f"{': '.join(JSON)}\r\n{': '.join(OCTETS)}\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -373,18 +373,18 @@ def test_a_request_that_comes_in_chunks(nginx, origin):
     assert origin.requests[-1].body == CODE
 
 
-def test_who_may_not_ask_gets_nothing(nginx, origin):
+def test_unauthorized_request_does_not_reach_the_node(nginx, origin):
     origin.answers(result(b'"0x6001"'))
     assert post(nginx, CODE, path="/engine/").status == 401
     assert not origin.requests
     basic = ("Authorization", "Basic YTpi")
     is_ssz(post(nginx, CODE, path="/engine/", headers=[basic]), b"\x60\x01", "ByteString")
-    # what came with it goes to the node
+    # the credentials are forwarded
     assert origin.requests[-1].header("Authorization") == basic[1]
     assert len(origin.requests) == 1
 
 
-def test_what_was_too_long_to_be_kept_is_a_502(nginx, origin):
+def test_untranscodable_result_longer_than_the_buffer_is_a_502(nginx, origin):
     text = b'"0x' + b"60" * 40_000
     for accept in (OCTETS, EITHER):
         origin.answers(result(text + b'"', split=bytewise))
@@ -405,14 +405,14 @@ def test_what_was_too_long_to_be_kept_is_a_502(nginx, origin):
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
 @pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz only"])
-def test_a_node_that_goes_away(nginx, origin, end, accept):
+def test_truncated_result_is_a_502(nginx, origin, end, accept):
     nginx.expect("the response ended before|prematurely closed|reset by peer")
     body = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"60" * 9000)
     origin.answers([head(headers=[JSON, ("Content-Length", str(len(body)))]) + body[:9000], end])
     assert post(nginx, CODE, accept=accept).status == 502
 
 
-def test_clients_that_go_away(nginx, origin):
+def test_worker_stays_healthy_when_clients_abort(nginx, origin):
     size = 2_000_000
     origin.answers(result(b'"0x' + b"60" * size + b'"', framing="chunked"))
     worker = nginx.workers()[0]
@@ -427,8 +427,8 @@ def test_clients_that_go_away(nginx, origin):
     assert resident(worker) < 400 << 10
 
 
-def test_no_two_forms_are_ever_mixed(nginx, origin):
-    """The cache has JSON alone, whoever asks first, and all at once."""
+def test_formats_are_not_mixed_when_the_cache_has_json(nginx, origin):
+    """The cache has JSON only, whichever client is first, and under concurrent load."""
     run = next(_runs)
     code = call("eth_getCode", '["0x%s","0x1"]' % ("22" * 20))
     octets = b"\x60" * 3000

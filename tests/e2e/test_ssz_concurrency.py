@@ -1,5 +1,5 @@
-"""How many long answers a worker makes another format of at a time: the next one stays
-what it is, and a place is free again however the one that had it has ended."""
+"""The limit of long responses that a worker transcodes at a time: the next one stays
+unchanged, and a slot is released however its response ends."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ def the_worker_lives_on(nginx):
 
 
 def halted(go, framing="length", end=None):
-    """Half of a witness, and then, once that is to be, the rest or an end of another kind."""
+    """A part of a witness and, when the gate opens, the rest or an abort."""
     half = len(JSON) * 5 // 6
     length = ("Content-Length", str(len(JSON))) if framing == "length" else ("Transfer-Encoding", "chunked")
     begin = head(headers=[("Content-Type", "application/json"), length])
@@ -73,8 +73,8 @@ def asks(nginx, path, accept=OCTETS):
 
 
 class Gate:
-    """Opens for both, and says when they have come to it: over a Unix socket nginx has
-    read by then what was sent before."""
+    """Opens for two responses, and reports that they have arrived: by then nginx has read the
+    bytes that were sent before over a Unix socket."""
 
     def __init__(self):
         self.reached, self.opened = threading.Semaphore(0), threading.Event()
@@ -88,7 +88,7 @@ class Gate:
 
 
 class Two:
-    """Two whose answers are on their way, so that there is no place."""
+    """Two responses in flight, which take all slots."""
 
     def __init__(self, nginx, origin, framing="length", end=None):
         self.go = Gate()
@@ -99,7 +99,7 @@ class Two:
             self.connections.append(asks(nginx, path))
         for _ in range(2):
             assert self.go.reached.acquire(timeout=30)
-        # and has done with that
+        # and has processed them
         nginx.get("/status")
 
     def close(self):
@@ -115,12 +115,12 @@ def post(nginx, path="/", accept=OCTETS, coding=None):
 def is_made(response):
     assert response.status == 200, response.body[:300]
     assert response.header("Sszip-Type") == "ExecutionWitness;v=1"
-    # an offset and its bytes for each, and the three lists
+    # an offset and bytes for each node, and the three lists
     assert len(response.decoded) == 12 + NODES * (4 + 300) + 4 + 1
 
 
 def are_free(nginx, origin):
-    """Both places are there: without waiting, for what ended has given them back."""
+    """Asserts that both slots are free at once: each ended response has released its own."""
     origin.answers(answer(JSON))
     settled(nginx)
     two = Two(nginx, origin)
@@ -132,26 +132,26 @@ def are_free(nginx, origin):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_one_more_stays_what_it_is(nginx, origin, framing):
+def test_call_beyond_the_limit_is_sent_as_json(nginx, origin, framing):
     two = Two(nginx, origin, framing)
     for its_framing in ("length", "chunked"):
         origin.answers(answer(JSON, framing=its_framing))
         for accept in (EITHER, OCTETS):
-            # a call can do with JSON, whatever its client accepts
+            # a client of a call is sent JSON, whatever it accepts
             response = post(nginx, accept=accept)
             assert (response.status, response.mode) == (200, "ssz-busy")
             assert response.header("Content-Type") == "application/json"
             assert response.header("Sszip-Type") is None
             assert response.decoded == JSON
             assert "Accept" in response.header("Vary").split(", ")
-        # compressed, where that is known with the head
+        # compressed, if the head decides it
         assert post(nginx, coding="gzip").decoded == JSON
-    # others are not its business: short ones, JSON, and places without a limit
+    # the limit does not concern short responses, JSON, and locations without a limit
     assert post(nginx, accept="application/json").decoded == JSON
     is_made(post(nginx, "/off/"))
     origin.answers(answer(SHORT))
     assert post(nginx).header("Sszip-Type") == "ExecutionWitness;v=1"
-    # and who has a place is no later
+    # the responses with a slot are not delayed
     two.go.set()
     for connection in two.connections:
         is_made(connection.read("POST"))
@@ -159,8 +159,8 @@ def test_one_more_stays_what_it_is(nginx, origin, framing):
     are_free(nginx, origin)
 
 
-def test_one_more_of_a_route(nginx, origin):
-    """Who takes SSZ only is told to come again."""
+def test_route_beyond_the_limit_is_a_503_for_a_client_of_ssz_only(nginx, origin):
+    """A client that accepts SSZ only receives a 503."""
     two = Two(nginx, origin)
     value = b'{"version":"electra","data":[%s]}' % b",".join([b'{"source_index":"1","target_index":"515"}'] * 110_000)
     version = [("Eth-Consensus-Version", "electra")]
@@ -184,7 +184,7 @@ def test_one_more_of_a_route(nginx, origin):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("way", ["close", "reset"])
-def test_clients_that_go_away_leave_their_place(nginx, origin, way, framing):
+def test_slot_is_released_when_the_client_aborts(nginx, origin, way, framing):
     for _ in range(3):
         two = Two(nginx, origin, framing)
         for connection in two.connections:
@@ -196,7 +196,7 @@ def test_clients_that_go_away_leave_their_place(nginx, origin, way, framing):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
-def test_nodes_that_go_away_leave_it(nginx, origin, end, framing):
+def test_slot_is_released_when_the_node_aborts(nginx, origin, end, framing):
     nginx.expect("the response ended before|prematurely closed|reset by peer|no memory for the whole answer")
     two = Two(nginx, origin, framing, end)
     two.go.set()
@@ -206,8 +206,8 @@ def test_nodes_that_go_away_leave_it(nginx, origin, end, framing):
     are_free(nginx, origin)
 
 
-def test_clients_that_don_t_read_hold_none(nginx, origin):
-    """What has been made is memory, and no work."""
+def test_slot_is_released_before_a_slow_client_has_read(nginx, origin):
+    """A transcoded response takes memory, and no slot."""
     origin.answers(answer(JSON))
     slow = []
     for _ in range(4):
@@ -217,7 +217,7 @@ def test_clients_that_don_t_read_hold_none(nginx, origin):
                 "/", method="POST", headers=[("Content-Type", "application/json"), ("Accept", OCTETS)], body=WITNESS
             )
         )
-        # its head is out: it has been made
+        # the head was sent: transcoding has ended
         assert connection.read_head().header("Sszip-Type") == "ExecutionWitness;v=1"
         slow.append(connection)
     is_made(post(nginx))
@@ -226,7 +226,7 @@ def test_clients_that_don_t_read_hold_none(nginx, origin):
     are_free(nginx, origin)
 
 
-def test_a_value_that_is_none_leaves_it(nginx, origin):
+def test_slot_is_released_when_the_value_is_invalid(nginx, origin):
     nginx.expect("can't be had as SSZ")
     wrong = JSON.replace(b'"codes":[]', b'"codes":{}')
     for framing in ("length", "chunked"):
@@ -237,7 +237,7 @@ def test_a_value_that_is_none_leaves_it(nginx, origin):
     are_free(nginx, origin)
 
 
-def test_a_coded_answer_has_one_for_as_long_as_it_is_made(nginx, origin):
+def test_compressed_response_takes_a_slot_during_transcoding(nginx, origin):
     for framing in ("length", "chunked"):
         origin.answers(answer(JSON, coding="gzip", framing=framing))
         for _ in range(3):
@@ -251,7 +251,7 @@ def test_a_coded_answer_has_one_for_as_long_as_it_is_made(nginx, origin):
 
 
 @pytest.mark.parametrize("fault", ["panic-body", "panic-compress", "fail-alloc"])
-def test_what_fails_inside_leaves_it(start_nginx, origin, fault):
+def test_slot_is_released_when_a_fault_is_injected(start_nginx, origin, fault):
     nginx = start_nginx(CONFIG.replace("concurrency 2", "concurrency 1"), module=FAULTS, main=f"env SSZIP_FAULT={fault};")
     nginx.expect("panicked|no memory for the whole answer|can't be had as SSZ")
     for framing, coding in itertools.product(("length", "chunked"), (None, "gzip")):

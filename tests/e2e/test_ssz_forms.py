@@ -1,6 +1,6 @@
-"""One resource in two formats: what was made of an answer is purged with it, ends
-with it, and is never given out beside a newer one that says something else. And
-what was made of JSON is stored only if it has the root that was asked for."""
+"""One resource in two formats: a conversion is purged with its source, expires with it, and is
+never sent when a newer response differs. A conversion of JSON is stored only with the root
+that was requested."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from test_ssz import EITHER, ELECTRA, JSON, OCTETS, SSZIP, VALUE
 
 pytestmark = pytest.mark.carried("which of two entries holds is the core's to say")
 
-# Long enough that nothing expires: what goes has been taken away.
+# Long enough that no entry expires: one that is missing was removed.
 SERVER = """
 proxy_http_version 1.1;
 sszip on;
@@ -83,8 +83,8 @@ def stored(start_nginx):
 
 
 class Node:
-    """Its one value has a number, `state`, and it answers in JSON, or in what it is
-    asked for."""
+    """A node whose one value has a number, `state`; it responds in JSON, or in the requested
+    format."""
 
     def __init__(self, origin, *, has_ssz=False, is_final=False):
         self.state, self.asked = 1, 0
@@ -96,7 +96,7 @@ class Node:
         self.asked += 1
         if self.has_ssz and request.header("Accept").startswith("application/octet-stream"):
             body, type_ = ssz(self.state), "application/octet-stream"
-            # SSZ does not say whether it is final
+            # SSZ has no field for finality
             return answer(body, type=type_, headers=[*ELECTRA, ("Cache-Control", "max-age=3600")])
         return answer(self.value % json_of(self.state), headers=ELECTRA)
 
@@ -110,7 +110,7 @@ def ssz(state):
 
 
 def state_of(response):
-    """What it says, in either format."""
+    """The state that a response contains, in either format."""
     assert response.status == 200, response.body
     if response.header("Content-Type") == "application/octet-stream":
         return int.from_bytes(response.decoded[:8], "little")
@@ -122,7 +122,7 @@ def is_hit(response):
 
 
 class Place:
-    """A place of its own, where nothing is stored yet."""
+    """A target of its own, without stored responses."""
 
     def __init__(self, nginx, path, prefix=""):
         self.nginx, self.run = nginx, f"run{next(_runs)}"
@@ -139,19 +139,19 @@ class Place:
 
 @pytest.mark.parametrize("first, second", [(OCTETS, JSON), (JSON, OCTETS)], ids=["ssz first", "json first"])
 @pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
-def test_an_answer_that_is_replaced_in_one_format_goes_in_the_other(nginx, origin, first, second, has_ssz):
+def test_entry_is_invalidated_when_its_other_format_is_replaced(nginx, origin, first, second, has_ssz):
     node = Node(origin, has_ssz=has_ssz)
     place = Place(nginx, MOVING)
     assert place.states(first, first) == [1, 1]
     node.state = 2
-    # it was stored before that, and is fresh
+    # the entry is older, and still fresh
     assert place.states(first) == [1]
     assert place.states(second, first) == [2, 2]
     assert all(is_hit(place.ask(accept)) for accept in FORMS)
 
 
 @pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
-def test_formats_that_say_the_same_are_stored_beside_each_other(nginx, origin, has_ssz):
+def test_equal_formats_are_stored_together(nginx, origin, has_ssz):
     node = Node(origin, has_ssz=has_ssz)
     place = Place(nginx, MOVING)
     for accept in (OCTETS, JSON, EITHER, JSON, OCTETS, JSON):
@@ -159,19 +159,19 @@ def test_formats_that_say_the_same_are_stored_beside_each_other(nginx, origin, h
     assert node.asked == 2
 
 
-def test_what_is_final_is_stored_in_both_formats_whatever_the_node_says_then(nginx, origin):
+def test_final_entry_is_kept_when_the_other_format_differs(nginx, origin):
     node = Node(origin, is_final=True)
     place = Place(nginx, "/eth/v1/beacon/states/9/pending_consolidations")
     assert place.states(OCTETS) == [1]
-    # a node that is no longer right about it takes nothing from anybody
+    # a wrong node must not remove a final entry
     node.state = 2
     assert place.states(JSON, OCTETS, JSON) == [2, 1, 2]
     assert node.asked == 2
 
 
 @pytest.mark.parametrize("prefix", ["/brief", "/updated"])
-def test_no_client_goes_back_in_time(nginx, origin, prefix):
-    """Fresh, stale, updated in the background, and asked at random."""
+def test_state_never_goes_back_for_a_client(nginx, origin, prefix):
+    """Fresh, stale and updated in the background, in random order."""
     node = Node(origin)
     place = Place(nginx, MOVING, prefix)
     chance = random.Random(3)
@@ -189,7 +189,7 @@ def test_no_client_goes_back_in_time(nginx, origin, prefix):
     assert node.state > 50 and 10 < hits < 590
 
 
-def test_what_the_owner_has_does_not_bring_back_what_was_replaced(stored, origin):
+def test_replaced_entry_is_not_sent_when_the_owner_still_has_it(stored, origin):
     node = Node(origin)
     place = Place(stored, MOVING)
     assert place.states(OCTETS) == [1]
@@ -198,7 +198,7 @@ def test_what_the_owner_has_does_not_bring_back_what_was_replaced(stored, origin
     stored.wait_for(lambda: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
     node.state = 2
     assert place.states(JSON) == [2]
-    # what this worker has not any more the owner has
+    # the worker has dropped the entry, the owner still has it
     assert owner.request("GET", f"/v1/entries/{key}")[0] == 200
     assert place.states(OCTETS, OCTETS, JSON) == [2, 2, 2]
     assert node.asked == 3
@@ -206,7 +206,7 @@ def test_what_the_owner_has_does_not_bring_back_what_was_replaced(stored, origin
 
 @pytest.mark.parametrize("query", ["everything", "namespace=@run@", "blocks=0-99&namespace=@run@", "key=@ssz@", "key=@json@"])
 @pytest.mark.parametrize("is_final", [False, True], ids=["in memory", "final"])
-def test_both_formats_are_purged(stored, origin, query, is_final):
+def test_purge_removes_both_formats(stored, origin, query, is_final):
     node = Node(origin, is_final=is_final)
     place = Place(stored, "/eth/v1/beacon/states/9/pending_consolidations")
     keys = {}
@@ -232,7 +232,7 @@ def test_both_formats_are_purged(stored, origin, query, is_final):
     assert place.states(OCTETS, JSON) == [2, 2]
 
 
-def test_a_request_that_changes_it_ends_both_formats(nginx, origin):
+def test_delete_invalidates_both_formats(nginx, origin):
     node = Node(origin)
     place = Place(nginx, MOVING)
     assert place.states(OCTETS, JSON) == [1, 1]
@@ -243,7 +243,7 @@ def test_a_request_that_changes_it_ends_both_formats(nginx, origin):
     assert place.states(OCTETS, JSON) == [2, 2]
 
 
-def test_both_formats_end_with_the_head_and_at_a_reorganisation(start_nginx, origin):
+def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, origin):
     chain = Chain()
     try:
         head = f"{STORE} sszip_cache_head http://{chain.address} api=beacon interval=100ms;"
@@ -276,7 +276,7 @@ def test_both_formats_end_with_the_head_and_at_a_reorganisation(start_nginx, ori
         chain.stop()
 
 
-# Its route, and what of it has the root.
+# The route of each type, and the part of the value that has the root.
 ROOTED = {
     "SignedBeaconBlock": ("/eth/v2/beacon/blocks/", "message"),
     "SignedBlindedBeaconBlock": ("/eth/v1/beacon/blinded_blocks/", "message"),
@@ -291,7 +291,7 @@ def rooted(cache_directory):
 
 
 @pytest.mark.parametrize("is_in_head", [True, False], ids=["head", "envelope"])
-def test_what_has_another_root_than_was_asked_for_is_not_stored(stored, origin, rooted, is_in_head):
+def test_response_with_another_root_than_requested_is_not_stored(stored, origin, rooted, is_in_head):
     asked = 0
     for value in rooted:
         path, part = ROOTED[value["type"]]
@@ -316,8 +316,8 @@ def test_what_has_another_root_than_was_asked_for_is_not_stored(stored, origin, 
     assert asked > 15
 
 
-def test_ssz_of_the_node_is_stored_if_it_is_what_was_asked_for(stored, origin, rooted):
-    """It goes out as it is."""
+def test_ssz_of_the_node_is_stored_when_it_has_the_requested_root(stored, origin, rooted):
+    """The node's bytes are sent unchanged."""
     value = next(value for value in rooted if (value["type"], value["fork"]) == ("SignedBeaconBlock", "electra"))
     octets = bytes.fromhex(value["ssz"])
     command = [SSZIP, "root", "--type", value["type"], "--fork", "electra", "--preset", "minimal", "--select", "message"]
@@ -353,8 +353,8 @@ def root_of(value):
     ids=["SSZ", "SSZ of no fork", "JSON"],
 )
 def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, origin, rooted, names_fork, accept):
-    """Where nothing names its fork it is that of which it has the root; there is no JSON
-    of it then."""
+    """The fork that no header names is the one whose root is requested; such a value is not
+    available as JSON."""
     asked = 0
     for value in rooted:
         if value["type"] == "SignedBlindedBeaconBlock" and value["fork"] in ("gloas", "heze"):
@@ -373,10 +373,10 @@ def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, orig
                 assert response.status == 200, about
                 assert is_hit(response) == (is_right and turn > 0), about
                 if accept == JSON:
-                    # what is made is compared before it goes out
+                    # a conversion is compared before it is sent
                     assert ("detail=ssz-root" in response.header("Cache-Status")) == (not is_right), about
                 bodies.add(response.body)
-        # it goes out all the same
+        # it is sent in either case
         (body,) = bodies
         if accept == OCTETS:
             assert body == octets

@@ -1,6 +1,6 @@
-"""SSZ that clients send, to nodes that take JSON only: values of the
-specifications, found out and remembered, refused before the node sees them, and
-never sent twice."""
+"""SSZ submissions of clients, to nodes that accept JSON only: values of the specifications;
+the node's formats are detected and remembered, invalid values rejected before the node
+sees them, and no submission is sent twice."""
 
 import json
 import time
@@ -63,7 +63,7 @@ upstream several {
 }
 """
 
-# where they are sent, and from which fork on
+# routes of the types; some exist from a fork on
 ROUTES = {
     "SignedBeaconBlock": "/eth/v2/beacon/blocks",
     "SignedBlockContents": "/eth/v2/beacon/blocks",
@@ -114,7 +114,7 @@ def chunked(body):
     "port, prefix, framing",
     [("port", "", "length"), ("port_cached", "", "length"), ("port_unbuffered", "/key", "chunked")],
 )
-def test_values_of_every_route_and_fork(nginx, origin, specified, port, prefix, framing):
+def test_submissions_of_every_route_and_fork_are_transcoded_to_json(nginx, origin, specified, port, prefix, framing):
     origin.answers(answer(b"", type=None))
     for value in specified:
         about = value["fork"], value["type"]
@@ -134,8 +134,8 @@ def test_values_of_every_route_and_fork(nginx, origin, specified, port, prefix, 
     assert len(specified) > 35
 
 
-def test_a_node_that_refuses_ssz_once_gets_json(nginx, origin):
-    """And only there, and for that route."""
+def test_node_gets_json_after_it_rejected_ssz_once(nginx, origin):
+    """The node gets JSON on that route only."""
 
     def takes_json(request):
         refused = request.header("Content-Type") != "application/json"
@@ -148,7 +148,7 @@ def test_a_node_that_refuses_ssz_once_gets_json(nginx, origin):
         origin.requests.clear()
         headers = [OCTETS, ("Eth-Consensus-Version", version)]
         status = fetch(port, path, method="POST", headers=headers, body=ONE).status
-        # never twice, whatever comes of it
+        # never twice, whatever happens
         (asked,) = origin.requests
         return status, asked.header("Content-Type")
 
@@ -156,7 +156,7 @@ def test_a_node_that_refuses_ssz_once_gets_json(nginx, origin):
     refused = [post(REGISTRATIONS)[0] for _ in range(60)].count(415)
     assert 1 <= refused <= workers
     assert post(REGISTRATIONS) == (200, "application/json")
-    # a route of its own, and a place of its own, with a node of its own
+    # another route, and another location with a node of its own
     preferences = "/eth/v1/validator/proposer_preferences"
     origin.requests.clear()
     headers = [OCTETS, ("Eth-Consensus-Version", "gloas")]
@@ -164,7 +164,7 @@ def test_a_node_that_refuses_ssz_once_gets_json(nginx, origin):
     assert post("/other" + REGISTRATIONS) == (415, "application/octet-stream")
 
 
-def test_a_node_that_takes_ssz_gets_it(nginx, origin):
+def test_node_that_accepts_ssz_gets_ssz(nginx, origin):
     origin.answers(answer(b"", type=None))
     for _ in range(3):
         path = "/eth/v1/beacon/pool/proposer_preferences"
@@ -174,7 +174,7 @@ def test_a_node_that_takes_ssz_gets_it(nginx, origin):
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
-def test_what_is_wrong_is_said_before_the_node_sees_it(nginx, origin, specified, port):
+def test_invalid_submission_is_rejected_before_it_reaches_the_node(nginx, origin, specified, port):
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     value = next(v for v in specified if (v["fork"], v["type"]) == ("electra", "SignedBlockContents"))
@@ -189,8 +189,8 @@ def test_what_is_wrong_is_said_before_the_node_sees_it(nginx, origin, specified,
     assert origin.requests == []
 
 
-def test_a_large_one_is_made_on_another_thread(nginx, origin):
-    """30,000 registrations, 5 MB; the connection goes on after it."""
+def test_large_submission_is_transcoded_on_a_thread(nginx, origin):
+    """30,000 registrations, 5 MB; the connection is kept."""
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     body = ONE * 30_000
@@ -204,8 +204,8 @@ def test_a_large_one_is_made_on_another_thread(nginx, origin):
 
 @pytest.mark.parametrize("port", ["port_small", "port_small_cached"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_more_than_the_memory_that_there_is_goes_on_as_it_came(nginx, origin, port, framing):
-    """Whether its head says so, or only its end; looked up for what it changes, or not."""
+def test_submission_that_exceeds_the_memory_is_forwarded_unchanged(nginx, origin, port, framing):
+    """The head has the length, or only the end shows it; with a lookup of its key, or without."""
     origin.answers(answer(b"", type=None))
     for body in (ONE * 10, ONE * 1000, ONE * 10):
         origin.requests.clear()
@@ -213,7 +213,7 @@ def test_more_than_the_memory_that_there_is_goes_on_as_it_came(nginx, origin, po
         sent = body if framing == "length" else chunked(body)
         whole = request_bytes(REGISTRATIONS, method="POST", headers=headers, body=sent)
         with nginx.connect(port) as connection:
-            # the body comes after its head was looked at
+            # the body arrives after the head was evaluated
             connection.send(whole[: len(whole) - len(sent) + 100])
             time.sleep(0.02)
             connection.send(whole[len(whole) - len(sent) + 100 :])
@@ -224,7 +224,7 @@ def test_more_than_the_memory_that_there_is_goes_on_as_it_came(nginx, origin, po
         assert asked.header("Content-Type") == ("application/octet-stream" if is_long else "application/json")
 
 
-def test_a_node_that_goes_away_is_not_asked_again(nginx, origin):
+def test_submission_is_not_repeated_when_the_node_aborts(nginx, origin):
     origin.answers([RESET])
     origin.requests.clear()
     nginx.expect("prematurely closed|reset by peer|no live upstreams")
@@ -233,7 +233,7 @@ def test_a_node_that_goes_away_is_not_asked_again(nginx, origin):
     assert len(origin.received(REGISTRATIONS)) == 1
 
 
-def test_clients_that_go_away_while_they_send(nginx, origin):
+def test_incomplete_submission_does_not_reach_the_node(nginx, origin):
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     body = ONE * 10_000
@@ -249,8 +249,8 @@ def test_clients_that_go_away_while_they_send(nginx, origin):
 
 
 @pytest.mark.parametrize("reloads", [False, True], ids=["gone", "gone, and a reload"])
-def test_clients_that_go_away_while_a_thread_works(nginx, origin, reloads):
-    """What reaches the node is whole, and once; and all goes on."""
+def test_submission_is_sent_whole_and_once_when_its_client_aborts(nginx, origin, reloads):
+    """Each submission that reaches the node is complete, and sent once."""
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     whole = request_bytes(REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE * 30_000)

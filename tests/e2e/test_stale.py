@@ -1,5 +1,5 @@
-"""Expired answers that are sent all the same: when the node fails, and while
-another request fetches a new one."""
+"""Stale responses: sent when the node fails, and while another request fetches a new
+response."""
 
 import collections
 import itertools
@@ -19,7 +19,7 @@ WORDS = ["error", "timeout", "invalid_header", "updating"] + [
     f"http_{status}" for status in (403, 404, 429, 500, 502, 503, 504)
 ]
 
-# all that is stored has expired when it is asked for again
+# every stored response has expired when it is requested again
 CONFIG = """
 log_format stale '$uri $sszip_cache_status $sszip_mode';
 sszip on;
@@ -70,7 +70,7 @@ CONFIG = WITH_A_STORE.replace("@purge@", "")
 HASH = '"0x' + "ab" * 32 + '"'
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
 DOWN = [("Down", "1")]
-# nginx calls it critical that there is no such socket
+# nginx logs a missing socket as critical
 NOBODY = r"connect\(\) to unix:\S+/nobody.sock failed"
 _places = itertools.count()
 
@@ -79,7 +79,7 @@ def failing(status):
     return answer(b"{}", status=status, headers=[("Retry-After", "9"), ("Set-Cookie", "a=b"), ("X-Node", "1")])
 
 
-# what the node does, and the word for it
+# failures of the node, and the condition that covers each
 FAILURES = {
     "closes": ([CLOSE], "error"),
     "resets": ([RESET], "error"),
@@ -121,13 +121,13 @@ class Asker:
             return connection.exchange(f"{path}?chain={self.chain}", method="POST", headers=fields, body=body)
 
     def settle(self, path):
-        """Waits until all requests for a path of this asker's own are over, and
-        their subrequests: nginx logs them then."""
+        """Waits until all requests for a path and their subrequests have ended: nginx logs
+        them then."""
         logged(self.nginx, path, self.asked[path])
 
 
 def wait_until_expired():
-    # nginx's clock has gone on by then
+    # nginx's clock has advanced by then
     time.sleep(0.005)
 
 
@@ -151,7 +151,7 @@ def logged(nginx, path, count):
 
 class TestWords:
     @pytest.mark.parametrize("word", WORDS)
-    def test_each_is_for_its_own_failure_alone(self, ask, word):
+    def test_condition_covers_its_own_failure_only(self, ask, word):
         for name, (script, own) in FAILURES.items():
             ask.serve(b'"0x1"')
             assert result_of(ask(f"/{word}")) == "0x1"
@@ -164,7 +164,7 @@ class TestWords:
                 status = int(status) if status.isdigit() else {"timeout": 504}.get(own, 502)
                 assert response.status == status, name
 
-    def test_a_node_that_is_not_there(self, ask, nginx):
+    def test_stale_response_is_sent_when_the_connection_is_refused(self, ask, nginx):
         nginx.expect(NOBODY)
         for path in ("/error", "/all/group"):
             ask(path)
@@ -173,12 +173,12 @@ class TestWords:
         assert ask("/timeout", headers=DOWN).status == 502
 
     @pytest.mark.parametrize("path", ["/", "/off"])
-    def test_without_one_an_error_is_an_error(self, ask, path):
+    def test_error_is_sent_without_use_stale(self, ask, path):
         ask(path)
         ask.fails([CLOSE])
         assert ask(path).status == 502
 
-    def test_what_was_never_stored(self, ask):
+    def test_error_is_sent_when_nothing_is_stored(self, ask):
         ask.fails([CLOSE])
         assert ask("/all").status == 502
         ask.fails(failing(503))
@@ -189,7 +189,7 @@ class TestWords:
 class TestWhatIsSent:
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("failure", ["closes", "says 503"])
-    def test_it_is_the_stored_answer_and_nothing_of_the_failure(self, ask, accept, failure):
+    def test_stale_response_has_no_header_of_the_failure(self, ask, accept, failure):
         ask.serve(LARGE)
         ask("/all", method="eth_getBlockByHash")
         ask.fails(FAILURES[failure][0])
@@ -201,7 +201,7 @@ class TestWhatIsSent:
             for field in ("Retry-After", "Set-Cookie", "X-Node"):
                 assert response.header(field) is None
 
-    def test_status(self, ask, nginx):
+    def test_cache_status_of_a_stale_response_has_the_upstream_status(self, ask, nginx):
         path = f"/all/{ask.chain}"
         ask(path)
         ask.fails([CLOSE])
@@ -210,7 +210,7 @@ class TestWhatIsSent:
         assert ask(path).header("Cache-Status") == "sszip; fwd=stale; fwd-status=503"
         assert logged(nginx, path, 3) == ["MISS", "STALE", "STALE"]
 
-    def test_the_connection_stays(self, ask, nginx):
+    def test_connection_of_the_client_is_kept_after_a_stale_response(self, ask, nginx):
         ask("/all")
         ask.fails([CLOSE])
         with nginx.connect() as connection:
@@ -222,29 +222,29 @@ class TestWhatIsSent:
                 )
                 assert response.decoded == b'{"jsonrpc":"2.0","id":%b,"result":"0x1"}\n' % id
 
-    def test_the_node_is_asked_first_and_its_answer_wins(self, ask):
+    def test_response_of_the_node_replaces_a_stale_one(self, ask):
         ask("/all")
         ask.serve(b'"0x2"')
         assert result_of(ask("/all")) == "0x2"
         ask.fails([CLOSE])
         assert result_of(ask("/all")) == "0x2"
-        # an error of JSON-RPC is an answer
+        # an error of JSON-RPC is a response
         ask.serve(None)
         assert "error" in json.loads(ask("/all").decoded)
 
     @pytest.mark.parametrize("path", ["/pages", "/pages/tcp"])
-    def test_it_comes_before_error_pages(self, ask, nginx, path):
+    def test_stale_response_precedes_error_pages(self, ask, nginx, path):
         nginx.expect(NOBODY)
         assert ask(path, headers=DOWN).decoded == b"the page"
         ask(path)
         assert result_of(ask(path, headers=DOWN)) == "0x1"
         ask.fails([CLOSE])
         assert result_of(ask(path)) == "0x1"
-        # a failure that it is not for
+        # a failure that the conditions do not cover
         ask.fails([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()])
         assert ask(path).decoded == b"the page"
 
-    def test_it_comes_before_error_pages_for_the_nodes_own_errors(self, ask):
+    def test_stale_response_precedes_intercepted_errors(self, ask):
         path = "/pages/intercepted"
         ask(path)
         ask.fails(failing(503))
@@ -252,15 +252,15 @@ class TestWhatIsSent:
         ask.fails(failing(502))
         assert ask(path).decoded == b"the page"
 
-    def test_batches_get_none(self, ask):
+    def test_batch_gets_no_stale_response(self, ask):
         batch = b"[%b,%b]" % (call("eth_blockNumber"), call("eth_blockNumber", id="2"))
         ask.post("/all", batch)
         ask.fails([CLOSE])
         assert ask.post("/all", batch).status == 502
-        # but what they brought is there for a call
+        # but the responses of a batch are stored for its calls
         assert result_of(ask("/all")) == "0x1"
 
-    def test_resources(self, nginx, origin):
+    def test_stale_resource_is_sent_when_the_node_fails(self, nginx, origin):
         path = f"/all/resource{next(_places)}"
 
         def get(headers=()):
@@ -282,7 +282,7 @@ class TestWhatIsSent:
 
 class TestUpdating:
     @pytest.mark.parametrize("path", ["/all/slow", "/all/unlocked"])
-    def test_others_get_the_old_one_while_one_fetches(self, ask, nginx, path):
+    def test_other_clients_get_the_stale_response_during_the_fetch(self, ask, nginx, path):
         path = f"{path}/{ask.chain}"
         ask(path)
         node = ask.serve(b'"0x2"')
@@ -302,7 +302,7 @@ class TestUpdating:
         assert result_of(ask(path)) == "0x2" and node.count() == 2
         assert logged(nginx, path, 8) == ["MISS", *["UPDATING"] * 5, "MISS", "MISS"]
 
-    def test_they_get_it_again_when_that_one_fails(self, ask, nginx, origin):
+    def test_leader_gets_the_stale_response_when_its_fetch_fails(self, ask, nginx, origin):
         ask("/all/slow")
         gate = threading.Event()
         origin.answers([Until(gate), CLOSE])
@@ -316,7 +316,7 @@ class TestUpdating:
         leader.join()
         assert result_of(answers[0]) == "0x1"
 
-    def test_a_client_that_leaves_hands_on(self, ask, nginx):
+    def test_response_is_updated_when_the_client_of_the_leader_aborts(self, ask, nginx):
         ask("/all/slow")
         node = ask.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
@@ -348,15 +348,15 @@ def stored(start_nginx):
 
 
 class TestAnOwner:
-    """Beside a store: the process's memory alone has what has expired."""
+    """With a store, only the process's memory has expired entries."""
 
-    def test_it_stands_in_all_the_same(self, stored, origin):
+    def test_stale_response_is_sent_when_there_is_a_store(self, stored, origin):
         ask = Asker(stored, origin)
         ask("/all")
         ask.fails([CLOSE])
         assert result_of(ask("/all")) == "0x1"
 
-    def test_never_after_a_purge(self, stored, origin):
+    def test_stale_response_is_not_sent_after_a_purge(self, stored, origin):
         ask = Asker(stored, origin)
         ask("/all/slow")
         gate = threading.Event()
@@ -365,7 +365,7 @@ class TestAnOwner:
         answers = []
 
         def lead():
-            # the lease of the first may not have been given back yet
+            # the lease of the first request may not have been returned yet
             while len(origin.received()) == before:
                 answers[:] = [ask("/all/slow")]
 

@@ -1,5 +1,5 @@
-"""sszip_status: what all workers have counted, as a page, JSON and metrics; against an
-independent count, what the node was asked."""
+"""sszip_status: the counters of all workers as a page, JSON and metrics, compared with the
+requests that the node counted."""
 
 import os
 import pathlib
@@ -46,7 +46,7 @@ def methods(status):
     return {row["name"]: (row["calls"], row["hits"]) for row in status["methods"]}
 
 
-def test_each_form(start_nginx, origin):
+def test_status_is_reported_as_html_json_and_metrics(start_nginx, origin):
     nginx = start_nginx(CONFIG)
     origin.answers(Node(RESULTS))
     for _ in range(4):
@@ -69,11 +69,11 @@ def test_each_form(start_nginx, origin):
     page = client.fetch(nginx.port, "/status")
     assert page.header("Content-Type") == "text/html; charset=utf-8"
     assert b"<title>sszip</title>" in page.decoded
-    # it asks nobody else for anything
+    # the page loads nothing else
     assert not re.search(rb"(src|href)=(?!\"(\?|data:,\"))|https?://|@import|url\(", page.decoded)
 
 
-def test_how_old_hits_are(start_nginx, origin):
+def test_age_of_hits_is_reported(start_nginx, origin):
     nginx = start_nginx(CONFIG)
     origin.answers(Node(RESULTS))
     for _ in range(3):
@@ -90,13 +90,13 @@ def test_how_old_hits_are(start_nginx, origin):
     assert seen["sszip_hit_age_seconds_bucket", "1.6"] <= 2
 
 
-def test_who_makes_room_for_others(start_nginx, origin):
+def test_evictions_are_reported(start_nginx, origin):
     nginx = start_nginx(CONFIG.replace("sszip on;", "sszip on; sszip_cache_memory 1m;", 1))
     result = b'"0x%b"' % random.Random(5).randbytes(20_000).hex().encode()
     origin.answers(Node({"eth_getBlockByHash": result}))
     for number in range(100):
         nginx.post("/", block(number))
-    # who has room is told a tenth of a second later, with the next request
+    # evictions are counted a tenth of a second later, with the next request
     time.sleep(0.2)
     nginx.post("/", block(99))
     nginx.wait_for(lambda: told(nginx)["requests"] == 101, "all to be counted")
@@ -105,7 +105,7 @@ def test_who_makes_room_for_others(start_nginx, origin):
     assert metrics(nginx)["sszip_cache_memory_evictions_total",] == now["evicted"]
 
 
-def test_what_is_wrong(start_nginx):
+def test_invalid_status_request_is_rejected_and_not_counted(start_nginx):
     nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"))
     nginx.expect("access forbidden by rule")
     response = client.fetch(nginx.port, "/status?format=xml")
@@ -115,13 +115,13 @@ def test_what_is_wrong(start_nginx):
     assert response.status == 405 and response.header("Allow") == "GET, HEAD"
     head = client.fetch(nginx.port, "/status?format=json", method="HEAD")
     assert head.status == 200 and int(head.header("Content-Length")) > 100 and not head.body
-    # nor does asking count
+    # status requests are not counted
     assert told(nginx)["requests"] == 0
     assert client.fetch(nginx.port, "/denied").status == 403
     assert told(nginx)["modes"] == {"too-small": 1}
 
 
-def test_a_location_that_does_something_else(start_nginx):
+def test_status_in_a_location_with_a_handler_is_rejected(start_nginx):
     other = CONFIG.replace("sszip_status on; deny all;", "proxy_pass http://127.0.0.1:1; sszip_status on;")
     nginx = Nginx(other.replace("@origin@", "127.0.0.1:1"))
     try:
@@ -132,7 +132,7 @@ def test_a_location_that_does_something_else(start_nginx):
     assert re.search(r"nginx.conf:\d+", said)
 
 
-def test_the_owner_of_a_store(start_nginx, origin):
+def test_status_includes_the_owner(start_nginx, origin):
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
     nginx = start_nginx(CONFIG.replace("sszip on;", path, 1))
     owner = owner_of(nginx)
@@ -142,7 +142,7 @@ def test_the_owner_of_a_store(start_nginx, origin):
     nginx.post("/", block(7))
     nginx.wait_for(lambda: told(nginx)["owner"]["memory"]["entries"] == 1, "the owner to have it")
     assert metrics(nginx)["sszip_owner_memory_entries",] == 1
-    # with a dead owner the rest is told all the same
+    # with an unreachable owner the rest is reported all the same
     nginx.expect("does not answer")
     pid = owner.status()["pid"]
     stop(pid)
@@ -155,8 +155,8 @@ def test_the_owner_of_a_store(start_nginx, origin):
     nginx.wait_for(lambda: "memory" in told(nginx)["owner"], "the owner to be back")
 
 
-def test_the_owner_alone(start_nginx, origin):
-    """Through a proxy, as docs/observability.md has it."""
+def test_status_of_the_owner_is_served_through_a_proxy(start_nginx, origin):
+    """The proxy is configured as in docs/observability.md."""
     page = (FOLDER / "docs/observability.md").read_text()
     place = re.search(r"```nginx\n(location = /sszip/owner .*?)```", page, re.DOTALL)[1]
     place = place.replace("/run/sszip/cached.sock", "@prefix@/cache/owner.sock")
@@ -178,8 +178,8 @@ def test_the_owner_alone(start_nginx, origin):
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_all_adds_up(start_nginx, origin, workers):
-    """With reloads, clients that leave, batches and redirects, on several workers."""
+def test_counters_equal_what_clients_and_node_counted(start_nginx, origin, workers):
+    """Includes reloads, aborts, batches and redirects, on one worker and on several."""
     nginx = start_nginx(CONFIG, workers=workers)
     node = Node(RESULTS)
     origin.answers(node)
@@ -226,7 +226,7 @@ def test_all_adds_up(start_nginx, origin, workers):
     calls = methods(now)
     for method in RESULTS:
         assert calls[method][0] == sent[method]
-        # what is no hit the node was asked for
+        # each call that is no hit was sent to the node
         assert calls[method][0] - calls[method][1] == node.count(method)
     assert now["node"]["calls_saved"] == sum(hits for _, hits in calls.values())
     times = now["microseconds"]
@@ -234,7 +234,7 @@ def test_all_adds_up(start_nginx, origin, workers):
     assert times["miss"]["count"] == now["node"]["requests"]
 
 
-def test_what_was_counted_outlives_workers(start_nginx, origin):
+def test_counters_outlive_workers(start_nginx, origin):
     nginx = start_nginx(CONFIG, workers=2)
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
     nginx.post("/", call("eth_chainId"))
@@ -247,15 +247,15 @@ def test_what_was_counted_outlives_workers(start_nginx, origin):
     assert told(nginx)["requests"] == 2
 
 
-def test_gauges_count_no_worker_that_has_ended(start_nginx, origin):
-    """After a reload, and after a worker that was killed."""
+def test_gauges_exclude_workers_that_have_ended(start_nginx, origin):
+    """Workers end by a reload, and by a kill."""
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;"
     nginx = start_nginx(path + CONFIG.replace(" reuseport", ""), workers=2)
     nginx.expect("exited on signal 9")
     origin.answers(Node(RESULTS))
 
     def gauges():
-        # a worker shows what it has with its requests
+        # a worker reports its gauges with its requests
         for number in range(4):
             nginx.post("/", block(number))
         now = metrics(nginx)

@@ -1,4 +1,4 @@
-"""Counters of a hundred thousand requests (20,000 in `make test`) beside the node's own count."""
+"""Counters of 100,000 requests (20,000 in `make test`) equal the node's own count."""
 
 import json
 import random
@@ -36,7 +36,7 @@ JSON = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
 
 
 class Sent:
-    """What the clients have asked for."""
+    """The requests of the clients."""
 
     def __init__(self):
         self.requests = 0
@@ -79,8 +79,8 @@ def work(port, seed, known, number, sent):
                 sent.add(asked)
 
 
-def test_counters_equal_what_clients_and_node_counted(start_nginx):
-    # short ones, and some that are compressed
+def test_counters_equal_what_clients_and_node_counted_under_load(start_nginx):
+    # short calls, and some whose responses are compressed
     known = [call for call in calls() if call.body and len(call.body) < 2000]
     known = [call for call in known if not call.method.startswith(("debug_", "trace_"))]
     sent = Sent()
@@ -107,7 +107,7 @@ def test_counters_equal_what_clients_and_node_counted(start_nginx):
             for thread in threads:
                 thread.join()
             assert not failed
-            # while others go on asking
+            # while the other clients continue
             chain = b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}'
             response = client.fetch(nginx.port, "/", method="POST", headers=JSON, body=chain)
             result = json.loads(response.decoded)

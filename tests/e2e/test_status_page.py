@@ -37,7 +37,7 @@ def served(start_nginx, session_origin):
 
 @pytest.fixture
 def busy(served, origin):
-    """Answers and hits, and calls that would be markup."""
+    """nginx under load: responses and hits, and calls whose names are markup."""
     origin.answers(Node(RESULTS))
     ends = threading.Event()
 
@@ -57,7 +57,7 @@ def busy(served, origin):
 
 
 def shown(page, what):
-    """The number of the tile that says so."""
+    """The number of the tile with that label."""
     script = f"""[...document.querySelectorAll('#tiles div')]
         .find((tile) => tile.textContent.includes({what!r}))?.querySelector('b').textContent"""
     return page.run(script)
@@ -65,14 +65,14 @@ def shown(page, what):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-def test_it_is_readable(browser, busy, width, scheme):
+def test_page_fits_the_window_and_has_enough_contrast(browser, busy, width, scheme):
     page = browser.page(f"http://127.0.0.1:{busy.port}/status", width, scheme=scheme)
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
-    # nothing is wider than the window
+    # no element is wider than the window
     assert page.run("document.documentElement.scrollWidth") <= width
     light = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert light == (scheme == "light")
-    # of what is written, and of what is behind it
+    # the contrast of text and background
     contrast = page.run("""(() => {
         const of = (color) => color.match(/\\d+/g).slice(0, 3).map(Number).map((c) => c / 255)
             .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -87,7 +87,7 @@ def test_it_is_readable(browser, busy, width, scheme):
         page.picture(pathlib.Path(folder) / f"status-{scheme}-{width}.png")
 
 
-def test_it_moves_and_stays_text(browser, busy):
+def test_page_updates_and_shows_names_as_text(browser, busy):
     url = f"http://127.0.0.1:{busy.port}/status"
     page = browser.page(url)
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
@@ -104,7 +104,7 @@ def test_it_moves_and_stays_text(browser, busy):
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_the_owner_has_one(browser, busy, width):
+def test_page_of_the_owner_updates_and_fits_the_window(browser, busy, width):
     url = f"http://127.0.0.1:{busy.port}/owner?format="
     page = browser.page(f"{url}html", width)
     page.wait_for("document.querySelectorAll('table').length == 1", "the store's table")
@@ -120,8 +120,8 @@ def test_the_owner_has_one(browser, busy, width):
     assert set(asked) == {f"{url}html", f"{url}json"} and not thrown
 
 
-def test_names_of_others_are_text(browser, busy):
-    """What nodes and operators have named, and long."""
+def test_names_of_nodes_and_operators_are_shown_as_text(browser, busy):
+    """The names are long, and contain markup."""
     page = browser.page(f"http://127.0.0.1:{busy.port}/status", 360)
     page.wait_for("typeof before !== 'undefined' && before !== null", "the first numbers")
     page.run(f"""show({{ ...before, owner: {{ chains: [{{ name: {CHAINS!r}, state: "unreachable",
@@ -132,8 +132,8 @@ def test_names_of_others_are_text(browser, busy):
     assert page.run("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_server_that_is_gone(browser, busy):
-    """What was shown stays, and is said to be old."""
+def test_page_warns_when_the_server_is_gone(browser, busy):
+    """The last numbers stay, marked as old."""
     page = browser.page(f"http://127.0.0.1:{busy.port}/status")
     page.wait_for("typeof before !== 'undefined' && before !== null", "the first numbers")
     page.run("window.fetch = () => Promise.reject(new Error('it is gone'))")

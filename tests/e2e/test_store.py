@@ -1,5 +1,5 @@
-"""nginx beside the cache's owner: what one process has fetched is there for
-all, and for the next start."""
+"""nginx with the cache's owner: a response that one process has fetched is a hit for all, and
+after the next start."""
 
 import json
 import os
@@ -66,8 +66,8 @@ def daemon():
 
 @pytest.fixture(scope="module", params=["daemon", "own"])
 def run(start_nginx, daemon, request):
-    """nginx with a daemon, or with a store of its own. Each connection goes
-    to any of its workers."""
+    """nginx with a daemon, or with a store of its own. Each connection reaches any of its
+    workers."""
 
     def run(workers=1):
         if request.param == "daemon":
@@ -87,7 +87,7 @@ def config(owner):
 
 
 def reload(nginx):
-    """... and the new workers are linked to the owner that stays."""
+    """Reloads; the new workers are linked to the owner that stays."""
     before = nginx.owner.status()["pid"]
     nginx.reload()
     if not isinstance(nginx.owner, Owner):
@@ -119,7 +119,7 @@ def purge(nginx, query, path="/purge", method="POST"):
 
 
 class TestTwoProcesses:
-    def test_what_one_worker_fetched_the_others_have(self, run, ask):
+    def test_response_of_one_worker_is_a_hit_in_the_others(self, run, ask):
         nginx = run(workers=4)
         asks = ask(nginx)
         for id in range(40):
@@ -128,7 +128,7 @@ class TestTwoProcesses:
         assert asks.node.count() == 1
 
     @pytest.mark.parametrize("accept", ["gzip", "identity"])
-    def test_what_was_fetched_survives_a_reload(self, run, ask, accept):
+    def test_entries_survive_a_reload(self, run, ask, accept):
         nginx = run()
         asks = ask(nginx)
         asks(block())
@@ -140,13 +140,13 @@ class TestTwoProcesses:
             assert answer.header("cache-status").startswith("sszip; hit")
         assert asks.node.count() == 2
 
-    def test_a_batch_is_looked_up_at_once(self, run, ask):
+    def test_batch_is_looked_up_in_the_store(self, run, ask):
         nginx = run()
         asks = ask(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
         asks(block())
         asks(call("eth_chainId"))
         reload(nginx)
-        # a worker puts batches together once it has seen an answer that nothing changes
+        # a worker merges batches once it has seen a response that no filter changes
         asks(call("eth_syncing"))
         batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
         answer = asks(batch)
@@ -156,7 +156,7 @@ class TestTwoProcesses:
 
 
 class TestOneAsksForAll:
-    def test_a_cold_key_reaches_the_node_once(self, run, ask):
+    def test_coalesced_requests_of_all_workers_reach_the_node_once(self, run, ask):
         nginx = run(workers=4)
         asks = ask(nginx)
         gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
@@ -164,7 +164,7 @@ class TestOneAsksForAll:
         threads = [threading.Thread(target=lambda: answers.append(asks(block()))) for _ in range(40)]
         for thread in threads:
             thread.start()
-        # whichever worker they are of
+        # followers in any worker
         wait_for_followers(nginx, 39)
         gate.set()
         for thread in threads:
@@ -172,7 +172,7 @@ class TestOneAsksForAll:
         assert len(answers) == 40 and all(answer.status == 200 for answer in answers)
         assert asks.node.count() == 1
 
-    def test_a_leader_whose_client_leaves_goes_on(self, run, ask):
+    def test_followers_of_all_workers_get_the_response_when_the_leader_aborts(self, run, ask):
         nginx = run(workers=2)
         asks = ask(nginx)
         gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
@@ -196,7 +196,7 @@ class TestOneAsksForAll:
         assert len(answers) == 8 and all(answer.status == 200 for answer in answers)
         assert asks.node.count() == 1
 
-    def test_who_does_not_wait_asks(self, run, ask):
+    def test_requests_are_not_coalesced_when_the_lock_is_off(self, run, ask):
         asks = ask(run())
         gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
         threads = [threading.Thread(target=lambda: asks(block(), path="/unlocked")) for _ in range(3)]
@@ -207,7 +207,7 @@ class TestOneAsksForAll:
         for thread in threads:
             thread.join()
 
-    def test_nobody_waits_longer_than_is_said(self, run, ask):
+    def test_followers_fetch_the_response_after_the_lock_timeout(self, run, ask):
         asks = ask(run())
         gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
         threads = [threading.Thread(target=lambda: asks(block(), path="/impatient")) for _ in range(3)]
@@ -220,10 +220,10 @@ class TestOneAsksForAll:
 
 
 class TestReading:
-    """A long answer is stored at a glance; the owner reads it when it is asked for."""
+    """A long response is stored unchecked; the owner checks it when it is requested."""
 
     def stored(self, asks, key):
-        """Its flags, or the status of an answer without it."""
+        """A function of the entry's flags, or `None` without an entry."""
 
         def look():
             status, _, body = asks.nginx.owner.request("GET", f"/v1/entries/{key}")
@@ -232,12 +232,12 @@ class TestReading:
 
         return look
 
-    def test_it_is_read_once(self, run, ask):
+    def test_short_response_is_checked_before_it_is_stored(self, run, ask):
         asks = ask(run())
         flags = self.stored(asks, asks(block()).header("x-key"))
         assert asks.nginx.wait_for(lambda: flags() is not None and [flags()], "it to be stored") == [0]
 
-    def test_one_that_takes_longer_is_read_meanwhile(self, run, ask):
+    def test_long_response_is_checked_by_the_owner(self, run, ask):
         long = b'"0x' + bodies.json(200_000).hex().encode() + b'"'
         asks = ask(run(), {"eth_getBlockByHash": long})
         flags = self.stored(asks, asks(block()).header("x-key"))
@@ -250,7 +250,7 @@ class TestReading:
         assert answer.header("cache-status").startswith("sszip; hit") and asks.node.count() == 1
 
     @pytest.mark.parametrize("length", [20_000, 400_000])
-    def test_what_is_no_answer_is_given_to_nobody(self, run, ask, length):
+    def test_invalid_response_is_removed_by_the_owner(self, run, ask, length):
         wrong = b'["0x' + b"ab" * (length // 2) + b'",,"1"]'
         asks = ask(run(), {"eth_getBlockByHash": wrong})
         fills = asks.nginx.owner.status()["fills"]["kept"]
@@ -264,13 +264,13 @@ class TestReading:
 
 
 class TestRecompressing:
-    """What is asked for by a second worker is coded again on its way to the disk."""
+    """An entry that a second worker requests is recompressed on its way to the disk."""
 
     def ask_until_stored(self, nginx, asks):
         hits = []
 
         def is_stored():
-            # each worker asks the owner once, whichever of them a connection meets
+            # each worker queries the owner once, whichever of them a connection reaches
             answer = asks(block(id="59"))
             if answer.header("cache-status").startswith("sszip; hit"):
                 hits.append(answer)
@@ -280,7 +280,7 @@ class TestRecompressing:
         return hits[0]
 
     @pytest.mark.parametrize("parameter,expected", [("", True), ("recompress=on", True), ("recompress=off", False)])
-    def test_it_is_smaller_after_a_reload_and_the_same(self, start_nginx, ask, parameter, expected):
+    def test_entry_is_recompressed_when_it_is_written_to_disk(self, start_nginx, ask, parameter, expected):
         path = f"sszip_cache_path @prefix@/cache max_size=64m memory=32m {parameter};"
         nginx = start_nginx(config(path), workers=4)
         nginx.owner = owner_of(nginx)
@@ -303,8 +303,8 @@ class TestRecompressing:
 
 class TestPurging:
     def fill(self, asks):
-        """... whichever worker is asked next, the owner has it: a look-up that
-        takes long on a busy machine goes to the node."""
+        """Stores both entries in the owner, for whichever worker is next: a slow lookup on a
+        busy machine is sent to the node."""
 
         def is_kept(method):
             return asks(CALLS[method]()).header("cache-status").startswith("sszip; hit")
@@ -328,7 +328,7 @@ class TestPurging:
         ],
     )
     @pytest.mark.parametrize("workers", [1, 3])
-    def test_what_is_purged_is_gone_everywhere(self, run, ask, query, left, workers):
+    def test_purge_removes_its_entries_in_all_workers(self, run, ask, query, left, workers):
         nginx = run(workers=workers)
         asks = ask(nginx)
         for _ in range(4 * workers):
@@ -345,12 +345,12 @@ class TestPurging:
         assert asks.node.count() - before == 2 - len(left)
 
     @pytest.mark.parametrize("query,why", [("", "must say what"), ("all", "unknown"), ("blocks=5", "namespace")])
-    def test_what_is_unclear_is_refused(self, run, query, why):
+    def test_purge_with_an_unclear_scope_is_rejected(self, run, query, why):
         answer = purge(run(), query)
         assert answer.status == 400 and why in json.loads(answer.decoded)["detail"]
         assert answer.header("content-type") == "application/problem+json"
 
-    def test_one_entry_is_purged_by_its_key(self, run, ask):
+    def test_purge_by_key_removes_one_entry(self, run, ask):
         asks = ask(run())
         self.fill(asks)
         key = asks(block()).header("x-key")
@@ -359,13 +359,13 @@ class TestPurging:
         assert self.hits(asks) == ["eth_chainId"]
         assert purge(asks.nginx, "key=12").status == 400
 
-    def test_it_has_rules_of_its_own(self, run):
+    def test_purge_location_has_access_rules_of_its_own(self, run):
         nginx = run()
         assert purge(nginx, "everything", "/purge-denied").status == 403
         assert purge(nginx, "everything", method="GET").status == 405
         assert purge(nginx, "everything", method="PURGE").status == 200
 
-    def test_a_worker_that_is_stopped_does_not_hold_it_up_for_ever(self, run, ask):
+    def test_purge_succeeds_while_a_worker_is_stopped(self, run, ask):
         nginx = run(workers=2)
         asks = ask(nginx)
         for _ in range(10):
@@ -376,7 +376,7 @@ class TestPurging:
             nginx.owner.purge(everything=True)
         finally:
             os.kill(stopped, signal.SIGCONT)
-        # whichever worker it is, it asks again
+        # that worker, too, fetches the entries again
         before = asks.node.count()
         for _ in range(20):
             self.hits(asks)
@@ -384,7 +384,7 @@ class TestPurging:
 
 
 class TestWithoutAnOwner:
-    def test_the_node_is_asked(self, start_nginx, ask, tmp_path):
+    def test_requests_are_forwarded_when_the_owner_is_unreachable(self, start_nginx, ask, tmp_path):
         nginx = start_nginx(config(f"sszip_cache_owner unix:{tmp_path}/nobody;"))
         asks = ask(nginx)
         for method in ("eth_getBlockByHash", "eth_chainId"):
@@ -394,8 +394,8 @@ class TestWithoutAnOwner:
         assert answer.status == 503 and "does not answer" in json.loads(answer.decoded)["detail"]
 
     @pytest.mark.parametrize("why", ["nobody listens", "no folder", "no store"])
-    def test_memory_is_used_all_the_same(self, start_nginx, ask, tmp_path, why):
-        """... for longer than one owner says once, too."""
+    def test_hot_tier_is_used_without_an_owner(self, start_nginx, ask, tmp_path, why):
+        """The hot tier is used for longer than one attempt to reach the owner, too."""
         if why == "no store":
             (tmp_path / "cache/store/LOCK").mkdir(parents=True)
             nginx = start_nginx(config(f"sszip_cache_path {tmp_path}/cache max_size=64m;"))
@@ -412,10 +412,10 @@ class TestWithoutAnOwner:
         for _ in range(50):
             assert asks(block()).status == 200
             time.sleep(0.05)
-        # each attempt to reach it may have come late
+        # each attempt to reach the owner may have been late
         assert asks.node.count() <= 10
 
-    def test_one_that_dies_is_missed_and_one_that_comes_is_used(self, start_nginx, ask):
+    def test_worker_keeps_its_entries_while_the_owner_is_restarted(self, start_nginx, ask):
         own = Owner(max_size="64m", memory="32m").start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
@@ -427,7 +427,7 @@ class TestWithoutAnOwner:
             for _ in range(30):
                 assert asks(block()).status == 200
                 time.sleep(0.05)
-            # there is nobody who could have purged it
+            # no owner could have purged the entry
             assert asks.node.count() == 1
             own.start()
             wait_until_linked(nginx, own)
@@ -438,7 +438,7 @@ class TestWithoutAnOwner:
         finally:
             own.close()
 
-    def test_one_that_hangs_costs_little(self, start_nginx, ask):
+    def test_requests_are_answered_while_the_owner_hangs(self, start_nginx, ask):
         own = Owner(max_size="64m", memory="32m").start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
@@ -480,21 +480,21 @@ class TestConfiguration:
             ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
         ],
     )
-    def test_what_is_wrong_is_said(self, origin, owner, why):
+    def test_invalid_store_configuration_is_rejected(self, origin, owner, why):
         nginx = Nginx(config(owner), origin=origin)
         status, said = nginx.test()
         nginx.stop()
         assert status == 1 and why in said, said
         assert "nginx.conf:" in said or not owner
 
-    def test_second_store_is_refused_with_file_and_line_of_the_first(self, origin):
+    def test_second_store_is_rejected_with_file_and_line_of_the_first(self, origin):
         nginx = Nginx(config("sszip_cache_path @prefix@/c;\nsszip_cache_path @prefix@/d;"), origin=origin)
         status, said = nginx.test()
         nginx.stop()
         first, second = re.search(r"is already set at \S+nginx\.conf:(\d+) in \S+nginx\.conf:(\d+)", said).groups()
         assert status == 1 and int(second) == int(first) + 1
 
-    def test_the_library_has_to_be_there(self, origin, tmp_path):
+    def test_missing_owner_library_is_reported(self, origin, tmp_path):
         module = tmp_path / "module.so"
         shutil.copy(MODULE, module)
         nginx = Nginx(config("sszip_cache_path @prefix@/c;"), origin=origin, module=module)

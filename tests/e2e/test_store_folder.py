@@ -1,5 +1,5 @@
-"""`sszip_cache_path` takes a folder of its own, and nothing else: nginx gives it
-to the workers' user as soon as the configuration is read."""
+"""`sszip_cache_path` accepts a folder of its own only: nginx gives it to the workers' user when
+it reads the configuration."""
 
 import os
 import pathlib
@@ -55,7 +55,7 @@ def what_it_is(path):
 
 
 @pytest.mark.parametrize("kind", ["file", "device", "socket", "link to a file", "fifo"])
-def test_what_is_no_folder_stays_as_it_is(nginx_t, tmp_path, kind):
+def test_path_that_is_no_folder_is_rejected_and_unchanged(nginx_t, tmp_path, kind):
     path = tmp_path / "path"
     if kind == "file":
         path.write_text("precious")
@@ -77,7 +77,7 @@ def test_what_is_no_folder_stays_as_it_is(nginx_t, tmp_path, kind):
 
 
 @pytest.mark.parametrize("name", ["precious", "owner.sock", "owner.sock.12", "store"])
-def test_a_folder_with_something_else_in_it_stays_as_it_is(nginx_t, tmp_path, name):
+def test_folder_with_other_files_is_rejected_and_unchanged(nginx_t, tmp_path, name):
     path = tmp_path / "path"
     path.mkdir()
     (path / name).write_text("precious")
@@ -90,7 +90,7 @@ def test_a_folder_with_something_else_in_it_stays_as_it_is(nginx_t, tmp_path, na
 
 
 @pytest.mark.parametrize("name", ["an empty one", "a mounted one", "one of before", "a link to one"])
-def test_a_folder_of_its_own_is_taken(nginx_t, tmp_path, name):
+def test_folder_of_a_store_is_accepted(nginx_t, tmp_path, name):
     path = tmp_path / "path"
     path.mkdir(mode=0o755)
     if name == "a mounted one":
@@ -108,7 +108,7 @@ def test_a_folder_of_its_own_is_taken(nginx_t, tmp_path, name):
 
 
 @pytest.mark.parametrize("end", ["", "/", "//"])
-def test_it_is_made_with_those_above_it(nginx_t, tmp_path, end):
+def test_folder_is_created_with_its_parents(nginx_t, tmp_path, end):
     umask = os.umask(0o077)
     try:
         status, said = nginx_t(f"{tmp_path}/var/cache/sszip{end}")
@@ -121,7 +121,7 @@ def test_it_is_made_with_those_above_it(nginx_t, tmp_path, end):
     assert made[-2].stat().st_uid == os.geteuid()
 
 
-def test_one_that_cant_be_made_is_named_with_its_line(nginx_t, tmp_path):
+def test_folder_that_cannot_be_created_is_reported_with_its_line(nginx_t, tmp_path):
     (tmp_path / "file").write_text("precious")
     status, said = nginx_t(f"{tmp_path}/file/sszip")
     assert status != 0
@@ -134,7 +134,7 @@ def test_one_that_cant_be_made_is_named_with_its_line(nginx_t, tmp_path):
 
 
 @pytest.mark.parametrize("twice", ["max_size=64m", "memory=16m", "inactive=1h", "recompress=off"])
-def test_a_parameter_twice(twice, tmp_path):
+def test_duplicate_parameter_is_rejected(twice, tmp_path):
     nginx = Nginx(HTTP.replace("@path@", f"{tmp_path}/path {twice}").replace("max_size=64m memory=16m", twice))
     try:
         status, said = nginx.test()
@@ -144,7 +144,7 @@ def test_a_parameter_twice(twice, tmp_path):
     assert f'"sszip_cache_path" directive has "{twice.partition("=")[0]}=" twice' in complaint(said)
 
 
-def test_the_configuration_that_operators_copy_starts(tmp_path):
+def test_published_configuration_creates_its_folder(tmp_path):
     """Debian has no /var/cache/nginx."""
     text = (pathlib.Path(__file__).parents[2] / "configs/nginx/sszip.conf").read_text()
     assert "sszip_cache_path /var/cache/nginx/sszip " in text
@@ -154,14 +154,14 @@ def test_the_configuration_that_operators_copy_starts(tmp_path):
     config = tmp_path / "nginx.conf"
     config.write_text(f"pid {tmp_path}/nginx.pid;\n{text}")
     command = [NGINX, "-t", "-p", tmp_path, "-c", config, "-e", f"{tmp_path}/error.log"]
-    # as the harness has it: with a sanitizer nginx and its module have a global of one name
+    # as in the harness: with a sanitizer nginx and its module have a global of one name
     given = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **given})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "var/cache/nginx/sszip").is_dir()
 
 
-def test_nobody_else_may_use_what_is_in_it(start_nginx):
+def test_store_is_accessible_to_its_user_only(start_nginx):
     """A daemon has no umask."""
     nginx = start_nginx(HTTP.replace("@path@", "@prefix@/deep/cache"), daemon=True)
     path = nginx.prefix / "deep/cache"

@@ -1,5 +1,5 @@
-"""A store of nginx's own through reloads, upgrades, stops and kills: no answer
-is lost or wrong, what was purged stays purged, and what was stored is there."""
+"""A store of nginx's own through reloads, upgrades, stops and kills: no response is lost or
+wrong, purged entries stay purged, and stored entries are there."""
 
 import json
 import os
@@ -50,26 +50,25 @@ def end(nginx, number):
 
 
 def kill_manager(nginx):
-    """How many seconds it took until another one answered; None: there was
-    none to kill."""
+    """The seconds until another owner responded; None: there was none to kill."""
     victim = nginx.manager()
     try:
         os.kill(victim, signal.SIGKILL)
     except (TypeError, ProcessLookupError):
         return None
     since = time.monotonic()
-    # on a busy machine the kernel takes its time until it gives a killed process up
+    # on a busy machine the kernel takes its time to end a killed process
     nginx.wait_for(lambda: owner_of(nginx).pid() not in (None, victim), "another owner", seconds=120)
     return time.monotonic() - since
 
 
 def await_fills(nginx, count):
-    """What was answered last may still be on its way to the owner."""
+    """Waits until the last fills have reached the owner."""
     nginx.wait_for(lambda: owner_of(nginx).status()["fills"]["kept"] == count, "all to be stored")
 
 
 def hits(nginx, numbers):
-    """How many of these are answered without the node."""
+    """The number of these blocks that are answered without the node."""
     answers = [nginx.post("/", by_hash(number)) for number in numbers]
     assert all(answer.status == 200 for answer in answers)
     return sum(answer.header("cache-status").startswith("sszip; hit") for answer in answers)
@@ -83,8 +82,8 @@ def node(origin):
 
 
 class Clients:
-    """Ask all the time for answers that carry the version they are of: none
-    may be older than what was purged before it was asked for."""
+    """Clients that request responses with version numbers all the time: none may be older
+    than the last purge before its request."""
 
     def __init__(self, nginx, keys=12, clients=4):
         self.nginx = nginx
@@ -132,7 +131,7 @@ class Clients:
                 )
                 response = connection.read()
             except (OSError, client.Truncated) as error:
-                # closed while idle: nginx does so when a worker goes
+                # closed while idle: nginx does so when a worker ends
                 if received is None or connection.received != received:
                     self.faults.append(repr(error))
                 if connection is not None:
@@ -149,7 +148,7 @@ class Clients:
                 if not floor <= result["version"] <= self.version:
                     self.faults.append(f"version {result['version']} after {floor} was purged")
             self.answered += 1
-            # the processor is nginx's
+            # leave the processor to nginx
             time.sleep(0.002)
             if response.header("Connection") == "close":
                 connection.close()
@@ -160,7 +159,7 @@ class Clients:
         self.nginx.wait_for(lambda: self.answered >= target or self.faults, f"{count} more answers", seconds=60)
 
     def purge(self):
-        """A new version, and a purge of the old one; whether it was
+        """Starts a new version and purges the old one; returns whether the purge was
         acknowledged."""
         self.version += 1
         version = self.version
@@ -176,7 +175,7 @@ class Clients:
 
 
 class TestStops:
-    def test_a_stop_and_a_start_keep_what_was_stored(self, origin, node):
+    def test_entries_survive_a_restart(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin)
         try:
             nginx.start()
@@ -192,7 +191,7 @@ class TestStops:
         finally:
             nginx.stop()
 
-    def test_a_reload_keeps_what_was_stored(self, start_nginx, node):
+    def test_entries_survive_a_reload(self, start_nginx, node):
         nginx = start_nginx(CONFIG)
         wait_until_linked(nginx)
         assert hits(nginx, range(20)) == 0
@@ -203,7 +202,7 @@ class TestStops:
         wait_until_linked(nginx)
         assert hits(nginx, range(20)) == 20
 
-    def test_without_a_master_the_only_process_does_it(self, origin, node):
+    def test_single_process_owns_the_store(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin, main="master_process off;", single=True)
         try:
             for start in range(2):
@@ -216,7 +215,7 @@ class TestStops:
         finally:
             nginx.stop()
 
-    def test_what_is_purged_before_a_stop_stays_purged(self, origin, node):
+    def test_purged_entries_stay_purged_after_a_kill(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin)
         try:
             nginx.start()
@@ -233,11 +232,11 @@ class TestStops:
         finally:
             nginx.stop()
 
-    def test_a_purge_waits_for_an_owner_that_is_being_started(self, start_nginx, origin, node):
+    def test_purge_waits_for_an_owner_that_starts(self, start_nginx, origin, node):
         nginx = start_nginx(CONFIG)
         nginx.expect("exited on signal 9")
         for turn in range(6):
-            # neither the new workers nor the new owner are awaited
+            # without waiting for the new workers and the new owner
             if turn % 2:
                 os.kill(nginx.manager(), signal.SIGKILL)
             else:
@@ -246,7 +245,7 @@ class TestStops:
             assert answer.status == 200, answer.decoded
             wait_until_linked(nginx)
 
-    def test_a_client_that_leaves_while_its_purge_waits(self, start_nginx, origin, node):
+    def test_purge_succeeds_after_a_client_aborted_its_own(self, start_nginx, origin, node):
         nginx = start_nginx(CONFIG)
         nginx.expect("exited on signal 9")
         for turn in range(6):
@@ -259,7 +258,7 @@ class TestStops:
             answer = client.fetch(nginx.port, "/purge?everything", method="POST")
             assert answer.status == 200, answer.decoded
 
-    def test_a_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
+    def test_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin)
         try:
             for turn in range(25):
@@ -272,7 +271,7 @@ class TestStops:
 
 
 class TestUnderLoad:
-    def test_reloads(self, start_nginx, origin):
+    def test_responses_are_current_when_nginx_reloads_under_load(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
         clients = Clients(nginx)
         origin.answers(clients.serve)
@@ -288,7 +287,7 @@ class TestUnderLoad:
             clients.await_more(100)
         assert clients.faults == []
 
-    def test_an_upgrade(self, start_nginx, origin):
+    def test_responses_are_current_when_nginx_is_upgraded_under_load(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2, daemon=True)
         clients = Clients(nginx)
         origin.answers(clients.serve)
@@ -300,9 +299,9 @@ class TestUnderLoad:
             nginx.wait_for(lambda: nginx.master_or_none() not in (None, old), "the new master")
             nginx.wait_for(nginx.workers, "the new workers")
             clients.await_more(60)
-            # one that has not reached the owner yet refuses a purge
+            # a worker that is not linked to the owner yet rejects a purge
             wait_until_linked(nginx)
-            # both generations of workers are one owner's
+            # both generations of workers have one owner
             assert clients.purge()
             clients.await_more(60)
             os.kill(old, signal.SIGQUIT)
@@ -313,7 +312,7 @@ class TestUnderLoad:
             clients.await_more(60)
         assert clients.faults == []
 
-    def test_kills_of_the_owner_at_random(self, start_nginx, origin, record_property):
+    def test_responses_are_current_when_the_owner_is_killed_at_random(self, start_nginx, origin, record_property):
         nginx = start_nginx(CONFIG, workers=2)
         nginx.expect("exited on signal 9")
         nginx.expect("cache's owner")
@@ -349,7 +348,7 @@ class TestUnderLoad:
         record_property("back after", f"median {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
         print(f"kills: {len(back)}, purges acknowledged: {acknowledged}, back after {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
 
-    def test_a_worker_that_stops_during_a_purge(self, start_nginx, origin):
+    def test_responses_are_current_when_a_worker_is_stopped_during_a_purge(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
         clients = Clients(nginx)
         origin.answers(clients.serve)
@@ -368,7 +367,7 @@ class TestUnderLoad:
         assert clients.faults == []
 
 
-def test_the_log_says_what_the_store_does(start_nginx, origin, node):
+def test_opened_store_is_logged(start_nginx, origin, node):
     nginx = start_nginx(CONFIG)
     wait_until_linked(nginx)
     nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: a new store in ", nginx.error_log()), "the line")
@@ -377,7 +376,7 @@ def test_the_log_says_what_the_store_does(start_nginx, origin, node):
     nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: the store in ", nginx.error_log()), "the line")
 
 
-def test_a_store_that_another_nginx_has_is_shared(origin, node):
+def test_store_of_another_nginx_is_shared(origin, node):
     first = Nginx(CONFIG, origin=origin)
     second = Nginx(CONFIG.replace("@prefix@/cache", str(first.prefix / "cache")), origin=origin)
     try:

@@ -1,5 +1,5 @@
-"""The cache with its store against a model of it that is slow and obviously
-right, over random sequences of requests, purges, crashes and restarts."""
+"""The cache with its store, compared with a slow and obvious model, over random sequences of
+requests, purges, crashes and restarts."""
 
 import contextlib
 import json
@@ -43,8 +43,7 @@ BLOCKS = range(6)
 
 
 class Model:
-    """For each thing that can be asked: the oldest version that may be given,
-    and the version that the node gives."""
+    """For each call: the oldest version that may be sent, and the version of the node."""
 
     def __init__(self):
         self.version = 1
@@ -144,9 +143,9 @@ class Run:
         self.nginx.start()
 
     def kill_all(self):
-        """As a machine does that goes down, but for what is not synced."""
+        """Kills all processes, as a crash of the machine does, except for unsynced writes."""
         master = self.nginx.master
-        # so that it starts no other meanwhile
+        # so that the master starts no other process meanwhile
         stop(master)
         children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
         victims = [master, *map(int, children)]
@@ -176,7 +175,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize("seed", seeds(2, 8))
-def test_nothing_that_was_purged_or_never_was(seed, origin):
+def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin):
     run = Run(seed, origin)
     weights, steps = zip(*STEPS, strict=True)
     done = []

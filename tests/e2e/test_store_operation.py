@@ -1,5 +1,5 @@
-"""What an operator sees of the store: in the log, in answers to purges, and in
-other caches of the same nginx."""
+"""The store as an operator sees it: in the log, in responses to purges, and in other caches of
+the same nginx."""
 
 import json
 import re
@@ -26,7 +26,7 @@ server {
 """
 
 
-def test_the_log_says_once_what_runs(start_nginx):
+def test_version_and_codec_libraries_are_logged_once(start_nginx):
     nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"), workers=3)
     said = re.findall(r"\[notice\].* sszip (\S+) compresses with (.+)", nginx.error_log())
     assert len(said) == 1, said
@@ -35,7 +35,7 @@ def test_the_log_says_once_what_runs(start_nginx):
     assert coders.startswith(("ISA-L", "libdeflate"))
 
 
-def test_a_library_of_another_build_is_named(start_nginx, tmp_path):
+def test_owner_library_of_another_build_is_reported(start_nginx, tmp_path):
     module = tmp_path / "module.so"
     shutil.copy(MODULE, module)
     library = tmp_path / "libsszip_owner.so"
@@ -49,7 +49,7 @@ def test_a_library_of_another_build_is_named(start_nginx, tmp_path):
     assert re.search(wanted, line), line
 
 
-def test_a_purge_is_logged_and_counted(start_nginx, origin):
+def test_purge_is_logged_with_its_entries(start_nginx, origin):
     nginx = start_nginx(CONFIG)
     wait_until_linked(nginx)
     origin.answers(Node({"eth_chainId": b'"0x1"'}))
@@ -67,7 +67,7 @@ def test_a_purge_is_logged_and_counted(start_nginx, origin):
             assert json.loads(said.decoded)["entries"] == entries
 
 
-def test_a_purge_where_nothing_is_cached_says_so(start_nginx):
+def test_purge_without_a_cache_is_a_503(start_nginx):
     off = CONFIG.replace("sszip on;", "").replace("sszip_cache on;", "")
     nginx = start_nginx(off.replace("@origin@", "127.0.0.1:1"))
     said = client.fetch(nginx.port, "/purge?everything", method="POST")
@@ -75,9 +75,9 @@ def test_a_purge_where_nothing_is_cached_says_so(start_nginx):
     assert "no link to a cache's owner" in json.loads(said.decoded)["detail"]
 
 
-def test_many_purges_at_once_all_hold(start_nginx, origin):
-    """They need connections for what it takes to hold, and look-ups do. One that is not confirmed
-    holds when no process may use its memory any more: after all clients have given up."""
+def test_concurrent_purges_are_all_acknowledged(start_nginx, origin):
+    """Acknowledgements need connections, and so do lookups. An unacknowledged purge is complete
+    when no process may use its memory any more: after all clients have timed out."""
     times = "memory_lease=600s predecessor_lease=0s"
     nginx = start_nginx(CONFIG, workers=2, environment={"SSZIP_TIMES": times})
     wait_until_linked(nginx)
@@ -98,8 +98,8 @@ def test_many_purges_at_once_all_hold(start_nginx, origin):
     assert answers == [200] * 32
 
 
-def test_other_managers_sleep_as_long_as_they_want(start_nginx, origin, tmp_path):
-    """nginx calls the managers of all paths whenever one of them has asked."""
+def test_cache_manager_of_proxy_cache_keeps_its_interval(start_nginx, origin, tmp_path):
+    """nginx calls the managers of all paths whenever one of them is due."""
     zone = "keys_zone=z:1m manager_files=1 manager_sleep=2s use_temp_path=off"
     cached = "server { listen 127.0.0.1:@port_plain@; location / { proxy_cache z; proxy_cache_valid 1h; proxy_pass http://@origin@; } }"
     http = CONFIG + f"proxy_cache_path {tmp_path}/plain max_size=1 {zone};" + cached
@@ -115,5 +115,5 @@ def test_other_managers_sleep_as_long_as_they_want(start_nginx, origin, tmp_path
     before = files()
     assert before >= 8
     time.sleep(3)
-    # one each two seconds, and it may have been about to
+    # one every two seconds, and one may have been due at once
     assert before - files() <= 4

@@ -1,7 +1,6 @@
-"""A thousand streams that end before their time: by the client, by the
-node or by both, closed or reset, at every stage. The worker is the same
-afterwards, has as many descriptors open, and not a byte of `sszip_memory` is
-missing."""
+"""A thousand streams that are aborted by the client, by the node or by both, by close or reset,
+at every stage. Afterwards the worker has the same descriptors open, and all of
+`sszip_memory`."""
 
 import itertools
 import os
@@ -26,8 +25,8 @@ NOISE = bodies.random(150000)
 EXACT = bodies.json(30000)
 
 PATHS = ["/held", "/stream", "/unbuffered", "/timer", "/narrow"]
-# Where the node stands: nothing but its head is out, a part of the body, all
-# of it but the last chunk.
+# Position of the node: only its head was sent, a part of the body, or all of it but the last
+# chunk.
 STAGES = ["head", "middle", "end"]
 KINDS = list(itertools.product(PATHS, ["gzip", None], ["client", "node", "both"], ["close", "reset"], STAGES))
 ROUNDS, ROUNDS_H2 = 10, 4
@@ -58,7 +57,7 @@ server {{
 
 
 class Abort:
-    """One answer that is not to be finished, and its node's part in that."""
+    """One response that is aborted, and the node's part in it."""
 
     def __init__(self, number):
         self.chance = chance = random.Random(number)
@@ -84,7 +83,7 @@ class Abort:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def client_leaves(self, leave):
-        """While the node waits, or while it goes on."""
+        """Aborts while the node pauses, or while it sends."""
         if self.stage == "end" or self.by == "both":
             self.go.set()
         leave()
@@ -93,7 +92,7 @@ class Abort:
 
 @pytest.fixture
 def abort(origin):
-    """Makes the abort of a number, which the node knows by its query."""
+    """Creates the abort of a number, which the node receives in the query."""
     running = {}
 
     def make(number):
@@ -110,7 +109,7 @@ def descriptors(pid):
 
 @pytest.fixture(autouse=True)
 def unharmed(nginx, origin):
-    """The worker after all that, beside what it was before."""
+    """Compares the worker after all aborts with its state before."""
     nginx.get("/status")
     (worker,) = nginx.all_workers()
     before = descriptors(worker)
@@ -149,11 +148,11 @@ def run(nginx, abort):
         try:
             assert connection.read().status == 502
         except Truncated:
-            # after the head was out
+            # after the head was sent
             assert abort.path != "/held" or abort.accept is None
 
 
-def test_on_http_1_1(nginx, abort):
+def test_worker_recovers_when_streams_abort_over_http_1_1(nginx, abort):
     numbers = itertools.count()
 
     def work():
@@ -165,9 +164,9 @@ def test_on_http_1_1(nginx, abort):
     assert next(numbers) == ROUNDS * len(KINDS)
 
 
-def test_on_http_2(nginx, abort):
-    """A dozen streams a connection: what the client gives up is reset, or goes
-    with the connection; what the node breaks off is reset by nginx."""
+def test_worker_recovers_when_streams_abort_over_http_2(nginx, abort):
+    """Twelve streams per connection: the client resets them, or closes the connection; nginx
+    resets those that the node aborts."""
     chance = random.Random(2)
     numbers = chance.sample(range(ROUNDS_H2 * len(KINDS)), ROUNDS_H2 * len(KINDS))
     for start in range(0, len(numbers), 12):
@@ -189,5 +188,5 @@ def test_on_http_2(nginx, abort):
             one.go.set()
 
 
-def test_they_are_a_thousand():
+def test_at_least_a_thousand_streams_are_aborted():
     assert (ROUNDS + ROUNDS_H2) * len(KINDS) >= 1000

@@ -1,5 +1,5 @@
-"""Bodies that are compressed as they come: nothing is kept back when the node
-flushes, nothing is lost at any border, and the end is the node's end."""
+"""Bodies that are compressed as a stream: no byte is buffered when the node flushes, none is
+lost at a border, and the stream ends when the node's body does."""
 
 import random
 import subprocess
@@ -67,7 +67,7 @@ server {
 
 
 def stepwise(pieces):
-    """A node that sends a piece only when its gate opens."""
+    """A node that sends each piece when its gate opens."""
     gates = [threading.Event() for _ in pieces]
     script = answer(framing="chunked")[:1]
     for piece, gate in zip(pieces, gates, strict=True):
@@ -75,8 +75,8 @@ def stepwise(pieces):
     return [*script, b"0\r\n\r\n"], gates
 
 
-def test_igzip_is_at_work(nginx, origin):
-    """libisal2, which the set-up script installs."""
+def test_igzip_is_used(nginx, origin):
+    """The set-up script installs libisal2."""
     origin.answers(answer(BODY, framing="chunked"))
     assert nginx.get("/").mode == "stream"
     assert loaded(nginx, b"/libisal.so.2")
@@ -91,7 +91,7 @@ def loaded(nginx, library):
 class TestSizes:
     @pytest.mark.parametrize("path", PATHS)
     @pytest.mark.parametrize("power", [0, 4, 10, 12, 13, 14, 15, 16, 17, 18, 20, 21])
-    def test_around_powers_of_two(self, nginx, origin, path, power):
+    def test_bodies_around_powers_of_two_are_complete(self, nginx, origin, path, power):
         """zstd-nginx-module PR 49: a tail lost at 131072 bytes."""
         for size in (2**power - 1, 2**power, 2**power + 1):
             body = bodies.json(size)
@@ -102,13 +102,13 @@ class TestSizes:
 
     @pytest.mark.parametrize("path", PATHS)
     @pytest.mark.parametrize("size", [4095, 8191, 8192, 8193, 32768, 65535, 131071, 131072, 131073, 500000])
-    def test_what_does_not_get_smaller(self, nginx, origin, path, size):
+    def test_incompressible_body_is_streamed(self, nginx, origin, path, size):
         origin.answers(answer(bodies.random(size), framing="chunked"))
         response = nginx.get(path)
         assert (response.mode, response.decoded) == ("stream", bodies.random(size))
 
     @pytest.mark.parametrize("size", [20481, 65536, 131072, 1000000])
-    def test_a_length_beyond_max_oneshot(self, nginx, origin, size):
+    def test_body_beyond_max_oneshot_is_streamed(self, nginx, origin, size):
         origin.answers(answer(bodies.json(size), headers=[("ETag", '"a"'), ("Accept-Ranges", "bytes")]))
         response = nginx.get("/capped")
         assert (response.mode, response.framing, response.decoded) == ("stream", "chunked", bodies.json(size))
@@ -119,7 +119,7 @@ class TestSizes:
 
 class TestFlush:
     @pytest.mark.parametrize("path", ["/unbuffered", "/hold/unbuffered", "/small-buffers"])
-    def test_every_piece_is_there_before_the_next(self, nginx, origin, path):
+    def test_pieces_arrive_before_the_next_one_is_sent(self, nginx, origin, path):
         chance = random.Random(9)
         body = bodies.json(200000)
         cuts = [0, 1, 2, *sorted(chance.sample(range(3, len(body)), 30)), len(body)]
@@ -133,9 +133,9 @@ class TestFlush:
             assert stream.finish() == body
 
     @pytest.mark.parametrize("path", ["/", "/hold"])
-    def test_events_arrive_one_by_one(self, nginx, origin, path):
-        """Where nginx buffers, an event stream still does not wait in us:
-        the node says X-Accel-Buffering, as nodes of events do."""
+    def test_events_arrive_when_the_node_disables_buffering(self, nginx, origin, path):
+        """Events are not delayed in a location with buffers, when the node sends
+        X-Accel-Buffering, as nodes with events do."""
         events = [b"event: head\ndata: {\"slot\":\"%d\"}\n\n" % number for number in range(20)]
         script, gates = stepwise(events)
         script[0] = answer(type="text/event-stream", framing="chunked", headers=[("X-Accel-Buffering", "no")])[0]
@@ -150,28 +150,28 @@ class TestFlush:
             assert stream.finish() == b"".join(events)
 
     @pytest.mark.parametrize("split", [lambda body: [body], scattered(3, 20)], ids=["whole", "pieces"])
-    def test_flush_and_last_in_one(self, nginx, origin, split):
-        """A node's last piece and its end in one read."""
+    def test_body_is_complete_when_last_piece_and_end_are_one_read(self, nginx, origin, split):
+        """The node's last piece and its end arrive in one read."""
         script = answer(BODY, framing="chunked", split=split)
         script[-2:] = [b"".join(script[-2:])]
         origin.answers(script)
         for path in PATHS:
             assert nginx.get(path).decoded == BODY
 
-    def test_all_in_one_read(self, nginx, origin):
+    def test_body_is_complete_when_it_is_one_read(self, nginx, origin):
         origin.answers([b"".join(answer(BODY[:3000], framing="chunked"))])
         for path in PATHS:
             assert nginx.get(path).decoded == BODY[:3000]
 
-    def test_a_flush_for_every_byte(self, nginx, origin):
+    def test_body_is_complete_when_every_byte_is_flushed(self, nginx, origin):
         origin.answers(answer(BODY[:2000], framing="chunked", split=lambda body: [body[i : i + 1] for i in range(len(body))]))
         for path in ("/unbuffered", "/small-buffers"):
             assert nginx.get(path).decoded == BODY[:2000]
 
     @pytest.mark.parametrize("path", ["/sub", "/sub/unbuffered"])
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-    def test_sub_filters_sync_buffers(self, nginx, origin, path, framing):
-        """ngx_brotli #116: sync buffers made the encoder start anew."""
+    def test_body_is_complete_with_sync_buffers_of_sub_filter(self, nginx, origin, path, framing):
+        """ngx_brotli #116: sync buffers restarted the encoder."""
         body = bodies.json(200000)
         origin.answers(answer(body, framing=framing, split=scattered(11, 60)))
         for _ in range(3):
@@ -179,7 +179,7 @@ class TestFlush:
             assert (response.mode, response.decoded) == ("stream", body.replace(b'"number"', b'"n"'))
 
     @pytest.mark.parametrize("size", [3000, 131072, 700000])
-    def test_ssi(self, nginx, origin, size):
+    def test_page_with_ssi_is_streamed(self, nginx, origin, size):
         body = bodies.json(size // 2) + b"<!--# echo var='nothing' default='' -->" + bodies.text(size // 2)
         origin.answers(answer(body, framing="chunked", split=scattered(5, 30)))
         response = nginx.get("/ssi")
@@ -188,13 +188,13 @@ class TestFlush:
 
 
 class TestMemory:
-    def test_no_room_for_an_encoder(self, nginx, origin):
+    def test_body_is_sent_in_identity_without_memory_for_an_encoder(self, nginx, origin):
         origin.answers(answer(BODY, framing="chunked", headers=[("ETag", '"a"')]))
         response = nginx.get("/none")
         assert (response.mode, response.coding, response.body) == ("memory", None, BODY)
         assert response.header("ETag") == '"a"'
 
-    def test_room_for_an_encoder_only(self, nginx, origin):
+    def test_body_is_streamed_with_memory_for_an_encoder_only(self, nginx, origin):
         body = bodies.json(5000000)
         origin.answers(answer(body, framing="chunked"))
         response = nginx.get("/some")
@@ -203,8 +203,8 @@ class TestMemory:
 
 class TestCut:
     @pytest.mark.parametrize("path", ["/", "/unbuffered"])
-    def test_on_http2(self, nginx, origin, path):
-        """RST_STREAM, which curl reports; and the other streams go on."""
+    def test_truncated_http2_stream_is_reset(self, nginx, origin, path):
+        """curl reports RST_STREAM; other streams continue."""
         body = bodies.json(100000)
         origin.answers(lambda request: answer(body, framing="chunked", cut_at=60000 if "cut" in request.target else None))
         url = f"http://127.0.0.1:{nginx.ports['port_h2']}{path}"
@@ -217,9 +217,9 @@ class TestCut:
 
     @pytest.mark.parametrize("path", ["/", "/unbuffered"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_beside_whole_ones_on_http2(self, nginx, origin, path, accept):
-        """RFC 9113, 8.1.1: a stream that is cut short is reset; END_STREAM
-        would say that it is whole."""
+    def test_truncated_http2_streams_do_not_affect_others(self, nginx, origin, path, accept):
+        """RFC 9113, 8.1.1: a truncated stream is reset; END_STREAM would mark it as
+        complete."""
         body = bodies.json(100000)
         cut = [answer(framing="chunked")[0], *chunked([body[:60000]], last=False), CLOSE]
         origin.answers(lambda request: cut if "cut" in request.target else answer(body, framing="chunked"))
@@ -240,20 +240,20 @@ class TestCut:
                 assert body.startswith(client.bodies[stream])
 
     @pytest.mark.parametrize("path", PATHS)
-    def test_at_random_places(self, nginx, origin, path):
+    def test_truncated_body_is_visibly_truncated(self, nginx, origin, path):
         chance = random.Random(path)
         for _ in range(15):
             body = bodies.json(chance.randrange(70000, 300000))
             origin.answers(answer(body, framing="chunked", split=scattered(1, 20), cut_at=chance.randrange(len(body))))
             try:
-                # cut before the head went out: nothing but an error
+                # truncated before the head was sent: an error
                 assert nginx.get(path).status == 502
             except Truncated:
                 pass
 
 
 class TestConnections:
-    def test_head(self, nginx, origin):
+    def test_response_to_head_has_no_body_and_keeps_the_connection(self, nginx, origin):
         origin.answers(answer(method="HEAD", framing="chunked"))
         for path in PATHS:
             with nginx.connect() as connection:
@@ -262,13 +262,13 @@ class TestConnections:
                 assert connection.exchange(path, method="HEAD", headers=GZIP).status == 200
 
     @pytest.mark.parametrize("path", ["/", "/unbuffered"])
-    def test_a_1_0_client(self, nginx, origin, path):
-        """gzip_http_version: none of it is coded; the end is the close."""
+    def test_http_1_0_client_gets_identity_until_close(self, nginx, origin, path):
+        """gzip_http_version excludes HTTP/1.0; the body ends at the close."""
         origin.answers(answer(BODY, framing="chunked"))
         response = nginx.get(path, version="1.0")
         assert (response.mode, response.framing, response.body) == ("host-policy", "close", BODY)
 
-    def test_kinds_alternate_on_one_connection(self, nginx, origin):
+    def test_responses_of_all_kinds_alternate_on_one_connection(self, nginx, origin):
         chance = random.Random(4)
         kinds = {
             "/hold?kind=oneshot": dict(body=BODY, framing="chunked"),
@@ -290,7 +290,7 @@ class TestConnections:
                 elif "?kind=empty" not in target:
                     assert response.framing == "chunked"
 
-    def test_pipelined(self, nginx, origin):
+    def test_pipelined_streams_are_in_order(self, nginx, origin):
         kinds = {
             "/hold?a": answer(BODY, framing="chunked"),
             "/unbuffered?b": answer(bodies.json(100000), framing="chunked", split=scattered(1)),
@@ -304,25 +304,25 @@ class TestConnections:
             for body in expected:
                 assert connection.read().decoded == body
 
-    def test_trailers_are_no_part_of_the_body(self, nginx, origin):
-        """nginx drops a node's trailers; the coding ends before them."""
+    def test_trailers_are_not_part_of_the_body(self, nginx, origin):
+        """nginx drops a node's trailers; the compressed body ends before them."""
         head, body, last = answer(BODY, framing="chunked")
         origin.answers([head, body, b"0\r\nX-Checksum: 1\r\n\r\n"])
         for path in ("/", "/unbuffered", "/hold"):
             assert nginx.get(path).decoded == BODY
 
-    def test_limit_rate(self, nginx, origin):
+    def test_stream_is_complete_with_limit_rate(self, nginx, origin):
         body = bodies.random(100000)
         origin.answers(answer(body, framing="chunked"))
         assert nginx.get("/rate").decoded == body
 
-    def test_gzip_beside_it_codes_nothing_twice(self, nginx, origin):
+    def test_stream_is_compressed_once_when_gzip_is_on(self, nginx, origin):
         origin.answers(answer(bodies.json(200000), framing="chunked", split=scattered(2)))
         response = nginx.get("/gzip")
         assert response.all("Content-Encoding") == ["gzip"]
         assert (response.mode, response.decoded) == ("stream", bodies.json(200000))
 
-    def test_many_streams_on_http2(self, nginx, origin):
+    def test_concurrent_http2_streams_are_complete(self, nginx, origin):
         origin.answers(lambda request: answer(bodies.json(int(request.path[1:])), framing="chunked", split=scattered(7)))
         with Http2Client(nginx.ports["port_h2"], window=20000) as client:
             streams = {client.ask(f"/{1000 + 7919 * number}"): 1000 + 7919 * number for number in range(40)}
@@ -343,7 +343,7 @@ def helpers(cache_directory):
 
 @pytest.mark.parametrize("path", ["/", "/unbuffered", "/level-2", "/level-3"])
 @pytest.mark.parametrize("size", [1, 1024, 32768, 65537, 131072, 1000000, 3000000])
-def test_every_decoder(nginx, origin, helpers, path, size, tmp_path):
+def test_decoders_read_streams(nginx, origin, helpers, path, size, tmp_path):
     body = bodies.json(size)
     origin.answers(answer(body, framing="chunked", split=scattered(size, 25)))
     response = nginx.get(path)

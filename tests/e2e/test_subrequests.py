@@ -1,5 +1,5 @@
-"""Answers made of several: auth_request, mirror, SSI, addition, sub_filter.
-The parts must arrive in identity, whatever node gives them."""
+"""Responses of several parts: auth_request, mirror, SSI, addition, sub_filter. The parts must
+arrive in identity, whichever node sends them."""
 
 import threading
 
@@ -61,7 +61,7 @@ def page(origin):
 
 
 class TestAuthRequest:
-    def test_allowed(self, nginx, origin):
+    def test_request_that_auth_request_allows_is_compressed(self, nginx, origin):
         origin.answers(geth(b'{"ok":true}' * 300), "/auth")
         origin.answers(geth(), "/guarded")
         response = nginx.post("/guarded")
@@ -69,19 +69,19 @@ class TestAuthRequest:
         assert response.decoded == BODY
         assert response.mode == "oneshot"
 
-    def test_allowed_without_a_body(self, nginx, origin):
+    def test_request_is_allowed_by_a_204(self, nginx, origin):
         origin.answers(answer(status=204, framing="none"), "/auth")
         origin.answers(geth(), "/guarded")
         assert nginx.post("/guarded").decoded == BODY
 
     @pytest.mark.parametrize("status", [401, 403])
-    def test_refused(self, nginx, origin, status):
+    def test_request_that_auth_request_denies_does_not_reach_the_node(self, nginx, origin, status):
         origin.answers(answer(b'{"no":true}' * 300, status=status), "/auth")
         response = nginx.post("/guarded")
         assert response.status == status
         assert origin.received("/guarded") == []
 
-    def test_the_guard_was_cut(self, nginx, origin):
+    def test_truncated_response_to_auth_request_is_handled(self, nginx, origin):
         origin.answers(answer(BODY, cut_at=100), "/auth")
         origin.answers(geth(), "/guarded")
         response = nginx.post("/guarded")
@@ -90,7 +90,7 @@ class TestAuthRequest:
             assert response.decoded == BODY
 
 
-def test_mirror(nginx, origin):
+def test_mirrored_request_is_compressed(nginx, origin):
     origin.answers(geth(), "/mirrored")
     origin.answers(geth(), "/copy")
     for _ in range(10):
@@ -101,46 +101,45 @@ def test_mirror(nginx, origin):
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("path", ["/page", "/page-gzip"])
 class TestServerSideIncludes:
-    def test_the_part_is_in_its_place(self, nginx, origin, path, accept):
+    def test_ssi_include_is_inserted(self, nginx, origin, path, accept):
         response = nginx.get(path, accept)
         assert response.decoded == COMPOSED
         assert origin.last("/part").header("Accept-Encoding") == "identity"
 
-    def test_with_a_node_that_gzips_the_page_only(self, nginx, origin, path, accept):
-        """Nothing can be included in what is coded; it arrives readable."""
+    def test_compressed_page_is_sent_without_includes(self, nginx, origin, path, accept):
+        """A compressed page can't have includes; it arrives readable."""
         origin.answers(answer(PAGE, type="text/html", coding="gzip"), path)
         if accept:
             assert nginx.get(path, accept).decoded == PAGE
 
 
-def test_a_part_is_left_to_its_whole(nginx, origin):
+def test_included_part_is_not_compressed_itself(nginx, origin):
     assert nginx.get("/page").decoded == COMPOSED
     modes = (nginx.prefix / "parts.log").read_text().split("\n")[:-1]
     assert set(modes) == {"/part subrequest"}
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_includes_of_a_static_answer(nginx, origin, accept):
+def test_ssi_includes_of_a_static_response_are_inserted(nginx, origin, accept):
     assert nginx.get("/echo", accept).decoded == PART + b"<i>small</i>"
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_addition(nginx, origin, accept):
+def test_addition_frames_the_body(nginx, origin, accept):
     origin.answers(geth(BODY), "/framed")
     for _ in range(5):
         assert nginx.get("/framed", accept).decoded == PART + BODY + PART
 
 
 class TestAnAnswerThatWaitsForItsSubrequest:
-    """The node has answered, or failed, before what is added in front of it
-    is there: its end is queued while the subrequest's flushes pass."""
+    """The node has responded, or failed, before the part in front of its body is there: its
+    end is queued while the subrequest's flushes pass."""
 
     HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(PART)
 
     @pytest.fixture(autouse=True)
     def slow_part(self, origin):
-        """The part pauses for long enough that held heads and kept bytes
-        are due."""
+        """The part pauses for longer than the buffering window and the flush interval."""
         answered = threading.Event()
 
         def main(script):
@@ -154,12 +153,12 @@ class TestAnAnswerThatWaitsForItsSubrequest:
         return main
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_both_are_whole(self, nginx, slow_part, accept):
+    def test_body_is_complete_when_the_part_before_it_is_slow(self, nginx, slow_part, accept):
         slow_part(answer(BODY))
         assert nginx.get("/framed", accept).decoded == PART + BODY + PART
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_a_node_that_was_cut_is_seen_to_be(self, nginx, slow_part, accept):
+    def test_truncated_body_is_visible_when_the_part_before_it_is_slow(self, nginx, slow_part, accept):
         slow_part(answer(BODY, cut_at=10000))
         with pytest.raises(Truncated):
             nginx.get("/framed", accept)
@@ -167,7 +166,7 @@ class TestAnAnswerThatWaitsForItsSubrequest:
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 class TestSubFilter:
-    def test_what_it_changes(self, nginx, origin, accept):
+    def test_sub_filter_changes_the_body(self, nginx, origin, accept):
         origin.answers(geth())
         response = nginx.get("/changed", accept)
         changed = BODY.replace(b'"jsonrpc":"2.0"', b'"jsonrpc":"3.0"').replace(b'"hash":"0x0', b'"h":"0')
@@ -175,6 +174,6 @@ class TestSubFilter:
         assert changed != BODY
         assert origin.last().header("Accept-Encoding") == "identity"
 
-    def test_what_it_does_not_change(self, nginx, origin, accept):
+    def test_sub_filter_without_a_match_leaves_the_body(self, nginx, origin, accept):
         origin.answers(plain())
         assert nginx.get("/unchanged", accept).decoded == BODY

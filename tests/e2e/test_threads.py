@@ -1,4 +1,4 @@
-"""Large bodies are compressed in nginx's thread pools, beside the event loop."""
+"""Large bodies are compressed in nginx's thread pools, off the event loop."""
 
 import concurrent.futures
 import random
@@ -65,7 +65,7 @@ OPTIONS = {"main": "thread_pool coders threads=2;\nthread_pool short threads=1 m
 
 
 def by_path(request):
-    """A path ends in the size of its body."""
+    """The response of a path, which ends in the size of its body."""
     tail = request.path.rpartition("/")[2]
     return plain(bodies.json(int(tail)) if tail.isdigit() else LARGE)
 
@@ -79,18 +79,18 @@ def loop_ticks(nginx):
 
 @pytest.mark.parametrize("path", ["/", "/named/", "/short/", "/full/", "/off/", "/ssi/", "/gzip/"])
 @pytest.mark.parametrize("size", [262143, 262144, 262145, 262146, 500000, 2000000, 5000000])
-def test_bodies_around_and_above_the_threshold(nginx, origin, path, size):
+def test_bodies_around_the_threshold_are_compressed(nginx, origin, path, size):
     origin.answers(by_path)
     with nginx.connect() as connection:
         for _ in range(2):
             response = connection.exchange(f"{path}{size}", headers=GZIP)
-            # SSI takes the length away: such an answer is a stream
+            # SSI removes the length: such a response is a stream
             assert (response.coding, response.framing) == ("gzip", "chunked" if path == "/ssi/" else "length")
             assert response.decoded == bodies.json(size)
 
 
-def test_the_loop_does_not_compress(nginx, origin):
-    """At level 12 nearly all time is the coder's: it must be a thread's."""
+def test_event_loop_does_not_compress_large_bodies(nginx, origin):
+    """At level 12 the encoder takes nearly all the time: a thread must spend it."""
     origin.answers(by_path)
     loop, pool = loop_ticks(nginx)
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_the_loop_does_not_compress(nginx, origin):
     assert pool_after - pool > 10
 
 
-def test_off_compresses_in_the_loop(nginx, origin):
+def test_event_loop_compresses_when_the_thread_pool_is_off(nginx, origin):
     origin.answers(by_path)
     loop, pool = loop_ticks(nginx)
     for _ in range(3):
@@ -110,8 +110,8 @@ def test_off_compresses_in_the_loop(nginx, origin):
     assert loop_after - loop > 10
 
 
-def test_small_answers_overtake_large_ones(nginx, origin):
-    """The order of ends, not time: what was asked later is there first."""
+def test_small_responses_are_sent_before_large_ones(nginx, origin):
+    """The order of the ends counts, not time: a later request ends first."""
     origin.answers(by_path)
     with nginx.connect() as slow:
         slow.send(request_bytes("/hard/3000000", headers=GZIP))
@@ -126,8 +126,8 @@ def test_small_answers_overtake_large_ones(nginx, origin):
 
 
 @pytest.mark.parametrize("path", ["/", "/named/", "/short/"])
-def test_many_at_once(nginx, origin, path):
-    """More at once than there are threads."""
+def test_responses_are_right_when_there_are_more_than_threads(nginx, origin, path):
+    """The number of requests exceeds the number of threads."""
     origin.answers(by_path)
     bodies.json(600000)
 
@@ -143,8 +143,8 @@ def test_many_at_once(nginx, origin, path):
         assert [wrong for wrong in pool.map(client, range(24)) if wrong] == []
 
 
-def test_a_pool_without_a_queue(nginx, origin):
-    """What finds no thread at once is compressed in the loop."""
+def test_event_loop_compresses_when_the_pool_is_full(nginx, origin):
+    """A response is compressed in the event loop when no thread is free."""
     origin.answers(by_path)
     with nginx.connect() as connection:
         connection.send(b"".join(request_bytes("/full/600000", headers=GZIP) for _ in range(5)))
@@ -154,10 +154,10 @@ def test_a_pool_without_a_queue(nginx, origin):
 
 
 @pytest.mark.parametrize("port", ["port", "port_h2"])
-def test_no_timeout_runs_while_it_compresses(nginx, origin, port):
-    """The threads take several times as long as any timeout: those are for
-    the peers' silence, not for ours."""
-    # the node is not to be late itself
+def test_timeouts_do_not_run_during_compression(nginx, origin, port):
+    """The threads take several times as long as any timeout: timeouts limit the silence of
+    peers, not the work of sszip."""
+    # so that the node itself is not late
     bodies.json(4000000)
     origin.answers(by_path)
     path = "/hard/impatient/4000000"
@@ -191,8 +191,8 @@ def test_http2_streams_share_the_threads(nginx, origin):
             client.judge(stream, bodies.json(streams[stream]))
 
 
-def test_clients_leave_while_it_compresses(nginx, origin):
-    """The task goes on in its thread after its connection is gone."""
+def test_worker_survives_clients_that_abort_during_compression(nginx, origin):
+    """A task continues in its thread when its connection is closed."""
     origin.answers(by_path)
     chance = random.Random(5)
     for number in range(40):
@@ -206,7 +206,7 @@ def test_clients_leave_while_it_compresses(nginx, origin):
     assert nginx.get("/2000000").decoded == LARGE
 
 
-def test_pipelined_requests_wait_their_turn(nginx, origin):
+def test_pipelined_responses_are_in_order(nginx, origin):
     origin.answers(by_path)
     sizes = [300000, 20000, 600000, 20000]
     with nginx.connect() as connection:
@@ -215,7 +215,7 @@ def test_pipelined_requests_wait_their_turn(nginx, origin):
             assert connection.read().decoded == bodies.json(size)
 
 
-def test_a_slow_reader_of_a_large_answer(nginx, origin):
+def test_slow_client_gets_the_whole_response(nginx, origin):
     body = bodies.random(300000) + LARGE
     origin.answers(answer(body))
     with nginx.connect(receive_buffer=4096) as connection:
@@ -224,8 +224,8 @@ def test_a_slow_reader_of_a_large_answer(nginx, origin):
 
 
 @pytest.mark.parametrize("path", ["/hard/500000", "/5000000"])
-def test_reload_while_it_compresses(nginx, origin, path):
-    """The old worker ends its tasks before it goes."""
+def test_responses_are_complete_when_nginx_reloads_during_compression(nginx, origin, path):
+    """The old worker completes its tasks before it exits."""
     origin.answers(by_path)
     size = int(path.rpartition("/")[2])
     done = []

@@ -1,5 +1,5 @@
-"""A node's trailers. nginx before 1.27.2 drops them all; later ones pass them
-where proxy_pass_trailers says so, to clients that say `TE: trailers`."""
+"""A node's trailers. nginx before 1.27.2 drops them all; later versions pass them where
+proxy_pass_trailers is on, to clients that send `TE: trailers`."""
 
 import pytest
 
@@ -48,9 +48,8 @@ def ask(nginx, path):
 @pytest.mark.parametrize("path", ["/", "/stream", "/unbuffered", "/off"])
 @pytest.mark.parametrize("body", [b"{}", BODY, bodies.json(300000)], ids=len)
 def test_announced_trailers_follow_the_body(nginx, origin, path, body):
-    """Behind the coded body as they would be behind the plain one: an answer
-    that announces them is not held for a length, beside which there is no
-    place for them."""
+    """Trailers follow the compressed body as they would follow the plain one: a response that
+    announces them is not buffered for a length, which would exclude them."""
     origin.answers(trailed(body, announced=True))
     stream = ask(nginx, path)
     assert (stream.body, stream.chunked) == (body, True)
@@ -60,9 +59,9 @@ def test_announced_trailers_follow_the_body(nginx, origin, path, body):
 
 @pytest.mark.parametrize("path", ["/", "/stream", "/unbuffered", "/off"])
 @pytest.mark.parametrize("body", [BODY, bodies.json(300000)], ids=len)
-def test_trailers_that_nobody_announced(nginx, origin, path, body):
-    """They follow a stream. A body that was held has its length by the time
-    they come; they are dropped, as RFC 9110, 6.5.1 allows."""
+def test_unannounced_trailers_follow_streams_only(nginx, origin, path, body):
+    """Trailers follow a stream. A buffered body has its length when they arrive; they are
+    dropped, as RFC 9110, 6.5.1 allows."""
     origin.answers(trailed(body, announced=False))
     stream = ask(nginx, path)
     assert stream.body == body

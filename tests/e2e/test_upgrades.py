@@ -1,4 +1,4 @@
-"""WebSocket and gRPC pass through untouched, with sszip on for every type."""
+"""WebSocket and gRPC pass unchanged, with sszip on for every type."""
 
 import concurrent.futures
 import socket
@@ -73,7 +73,7 @@ def socket_to(nginx, path="/ws", **options):
 
 class TestWebSocket:
     @pytest.mark.parametrize("compression", [None, "deflate"])
-    def test_messages_go_both_ways(self, websocket_node, compression):
+    def test_websocket_messages_are_forwarded_in_both_directions(self, websocket_node, compression):
         uri, connection = socket_to(websocket_node, compression=compression)
         with connection:
             for message in ("0x1", bodies.json(30000).decode(), bodies.random(3000), "", "x" * 1000000):
@@ -82,8 +82,8 @@ class TestWebSocket:
         logged = websocket_node.logged(uri)
         assert (logged["status"], logged["mode"]) == (101, "upgrade")
 
-    def test_the_node_sees_the_request_as_it_was(self, websocket_node, origin):
-        """A request to become a WebSocket is left alone on its way up too."""
+    def test_upgrade_request_is_forwarded_unchanged(self, websocket_node, origin):
+        """An upgrade request is not changed on its way to the node."""
         origin.answers(geth())
         websocket_node.get(
             "/",
@@ -96,7 +96,7 @@ class TestWebSocket:
         )
         assert origin.last().header("Accept-Encoding") == "gzip"
 
-    def test_many_at_a_time(self, websocket_node):
+    def test_concurrent_websockets_are_independent(self, websocket_node):
         def talk(number):
             _, connection = socket_to(websocket_node)
             with connection:
@@ -109,15 +109,15 @@ class TestWebSocket:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             assert all(pool.map(talk, range(8)))
 
-    def test_refused_by_the_node(self, websocket_node):
-        """The refusal is an ordinary answer."""
+    def test_rejected_upgrade_is_an_ordinary_response(self, websocket_node):
+        """The rejection is an ordinary response."""
         with pytest.raises(InvalidStatus) as refused:
             socket_to(websocket_node, "/ws-refused")
         assert refused.value.response.status_code == 403
         response = websocket_node.get("/ws-refused", headers=[("Connection", "close")])
         assert response.status in (400, 403, 426)
 
-    def test_the_node_goes_away(self, websocket_node):
+    def test_websocket_is_closed_when_the_node_closes_it(self, websocket_node):
         _, connection = socket_to(websocket_node)
         with connection:
             connection.send("last words")
@@ -127,7 +127,7 @@ class TestWebSocket:
 
 
 class TestOtherUpgrades:
-    def test_an_offer_nobody_takes(self, nginx, origin):
+    def test_ignored_upgrade_offer_gets_a_compressed_response(self, nginx, origin):
         """curl and Java's client offer h2c on ordinary requests."""
         origin.answers(geth())
         response = nginx.get(
@@ -135,7 +135,7 @@ class TestOtherUpgrades:
         )
         assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
 
-    def test_bytes_after_101_are_nobodys_http(self, nginx, origin):
+    def test_bytes_after_101_are_forwarded_unchanged(self, nginx, origin):
         def tunnel(connection, request, received):
             while piece := received or connection.recv(100):
                 received = b""
@@ -193,7 +193,7 @@ def stub(nginx):
 class TestGrpc:
     @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
     @pytest.mark.parametrize("message", [b"", b"0x1", bodies.json(30000), bodies.random(3000), bodies.json(1000000)], ids=len)
-    def test_unary(self, stub, message, compression):
+    def test_grpc_unary_call_is_forwarded_unchanged(self, stub, message, compression):
         answer_, call = stub.unary_unary("/Echo/Unary").with_call(
             message, timeout=30, compression=compression, metadata=(("word", "kept"), ("accept-encoding", "gzip"))
         )
@@ -202,14 +202,14 @@ class TestGrpc:
         assert "content-encoding" not in dict(call.initial_metadata())
         assert "vary" not in dict(call.initial_metadata())
 
-    def test_an_error_is_in_the_trailers(self, stub):
+    def test_grpc_error_is_in_the_trailers(self, stub):
         with pytest.raises(grpc.RpcError) as failed:
             stub.unary_unary("/Echo/Unary")(b"fail", timeout=30)
         assert failed.value.code() == grpc.StatusCode.NOT_FOUND
         assert failed.value.details() == "no such block"
 
-    def test_streaming_both_ways(self, stub):
-        """Each message is answered before the next is sent."""
+    def test_grpc_stream_is_forwarded_in_both_directions(self, stub):
+        """Each message is answered before the next one is sent."""
         answered = threading.Semaphore(1)
         messages = [b"%d" % number * 2000 for number in range(50)]
 

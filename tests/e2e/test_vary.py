@@ -1,5 +1,5 @@
-"""Answers that vary, where several processes share a store and each has
-learnt for itself what they vary on."""
+"""Responses that vary, when several processes share a store and each has a vary table of its
+own."""
 
 import pytest
 
@@ -28,9 +28,9 @@ def nginx(start_nginx):
     return nginx
 
 
-def test_what_two_workers_have_learnt_is_not_mixed(nginx, origin):
-    """One worker had learnt of a place that it varies on X-Tenant, the other on
-    X-Lang: a tenant's answer was sent to whoever spoke that language."""
+def test_variants_are_kept_apart_when_workers_know_different_vary_headers(nginx, origin):
+    """One worker had recorded that a target varies on X-Tenant, the other on X-Lang: a tenant's
+    response was sent to a client with that language."""
 
     def respond(request):
         name = "X-Tenant" if request.header("X-Tenant") else "X-Lang"

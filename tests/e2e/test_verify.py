@@ -1,5 +1,5 @@
-"""sszip_verify: the node is asked again for a part of the hits, and what it says is compared
-with what was sent."""
+"""sszip_verify: a share of the hits is fetched from the node again and compared with the
+responses that were sent."""
 
 import gzip
 import itertools
@@ -46,7 +46,7 @@ def block(number=1, id="1"):
 
 
 class Verified:
-    """A place of its own, a node behind it, and what is counted."""
+    """A path of its own, a node behind it, and its verdicts."""
 
     def __init__(self, proxy, origin, told, path="/"):
         self.proxy = proxy
@@ -62,7 +62,7 @@ class Verified:
         return client.fetch(self.proxy.port, self.path, method="POST", headers=headers, body=body)
 
     def store(self, body=None):
-        """Until it is stored, where a store takes a moment."""
+        """Waits until the response is stored."""
         self.proxy.wait_for(lambda: "hit" in self.ask(body).header("Cache-Status"), "it to be stored")
 
     def came(self):
@@ -88,7 +88,7 @@ def place(nginx, origin):
     return lambda path="/": Verified(nginx, origin, lambda: told(nginx.port), path)
 
 
-def test_the_same(place, nginx):
+def test_equal_result_is_counted_as_same(place, nginx):
     it = place()
     first = it.ask()
     for id in ("1", "2"):
@@ -97,12 +97,12 @@ def test_the_same(place, nginx):
     assert it.ask().body == first.body
     it.expect(same=3)
     assert it.node.count() == 4
-    # the node is asked with the request that was a hit
+    # the node receives the request that was a hit
     assert {json.dumps(asked["params"]) for asked in it.node.asked} == {f'["0x{1:064x}", true]'}
 
 
-def test_in_other_words(place):
-    """White space and the order of members say nothing: nodes of several kinds may answer."""
+def test_result_in_another_notation_is_counted_as_same(place):
+    """White space and order of members don't matter: nodes of several kinds may respond."""
     it = place()
     it.ask()
     it.node.results["eth_getBlockByHash"] = b'{ "hash": "0xa",\n "number": "0x1" }'
@@ -112,8 +112,8 @@ def test_in_other_words(place):
 
 @pytest.mark.parametrize("path", ["/", "/loop/"])
 @pytest.mark.parametrize("now", [b'{"number":"0x1","hash":"0xb"}', b"null", b'"' + b"x" * 3_000_000 + b'"'])
-def test_something_else(place, nginx, now, path):
-    """It is counted and logged with its key; what is stored stays."""
+def test_different_result_is_counted_logged_and_kept(place, nginx, now, path):
+    """The difference is counted and logged with its key; the entry stays."""
     nginx.expect("a hit was wrong")
     it = place(path)
     it.ask()
@@ -124,7 +124,7 @@ def test_something_else(place, nginx, now, path):
     assert re.search(r"sszip: a hit was wrong: eth_getBlockByHash, key [0-9a-f]{64}, stored \d+ s ago: ", line)
     assert "now" in line
     assert "hit" in it.ask().header("Cache-Status")
-    # what comes later counts in the next test
+    # a later verdict would be counted in the next test
     it.expect(different=2)
 
 
@@ -133,7 +133,7 @@ def wrong(nginx, it):
     return lines[-1] if lines else None
 
 
-def test_what_is_wrong_is_purged(place, nginx):
+def test_different_result_is_purged_when_configured(place, nginx):
     nginx.expect("a hit was wrong")
     it = place("/purge/")
     it.ask()
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_purged(place, nginx):
     it.expect(different=1, same=1)
 
 
-def test_what_may_change_may_have_changed(place):
+def test_different_result_of_a_volatile_call_is_counted_as_changed(place):
     it = place("/purge/")
     gas = call("eth_gasPrice")
     it.ask(gas)
@@ -168,7 +168,7 @@ def test_what_may_change_may_have_changed(place):
     ],
     ids=["error", "503", "cut", "reset"],
 )
-def test_a_node_that_does_not_answer_proves_nothing(place, origin, nginx, script):
+def test_failed_request_is_counted_as_unanswered(place, origin, nginx, script):
     nginx.expect("upstream prematurely closed|Connection reset by peer|recv\\(\\) failed")
     it = place("/purge/")
     it.ask()
@@ -178,7 +178,7 @@ def test_a_node_that_does_not_answer_proves_nothing(place, origin, nginx, script
     it.expect(unanswered=2)
 
 
-def test_a_slow_node_holds_nobody_up(place, nginx):
+def test_client_does_not_wait_for_the_verification(place, nginx):
     it = place()
     it.ask()
     it.node.gates["eth_getBlockByHash"] = gate = threading.Event()
@@ -191,14 +191,14 @@ def test_a_slow_node_holds_nobody_up(place, nginx):
     it.expect(same=1)
 
 
-def test_pages_too(place, origin):
+def test_hits_of_resources_are_verified(place, origin):
     it = place()
     origin.answers(answer(b'{"a":1}', headers=[("Cache-Control", "max-age=60"), ("ETag", '"1"')]), it.path)
     get = lambda: client.fetch(it.proxy.port, it.path)  # noqa: E731
     get()
     assert "hit" in get().header("Cache-Status")
     it.expect(same=1)
-    # of a head alone, or a range, the node would say no more than that
+    # the node's response to a HEAD or a range is not comparable
     for options in [
         {"method": "HEAD"},
         {"headers": [("Range", "bytes=0-1")]},
@@ -213,8 +213,8 @@ def test_pages_too(place, origin):
 
 @pytest.mark.parametrize("path", ["/", "/purge/"])
 @pytest.mark.parametrize("missing", [b"", b"," + block(9, "9")], ids=["hits", "part"])
-def test_one_call_of_a_batch(place, nginx, origin, path, missing):
-    """Alone, as it stands there, whether all of the batch is stored or a part."""
+def test_single_call_of_a_batch_is_verified(place, nginx, origin, path, missing):
+    """The call is sent alone, unchanged, whether all of the batch is stored or a part."""
     it = place(path)
     for number in (1, 2):
         it.ask(block(number))
@@ -227,7 +227,7 @@ def test_one_call_of_a_batch(place, nginx, origin, path, missing):
     bodies = [request.body for request in origin.received(it.path)[before:]]
     assert len([body for body in bodies if body in asked]) == 1
     assert [body for body in bodies if body not in asked] == ([b"[" + missing[1:] + b"]"] if missing else [])
-    # what is wrong is what was sent of that call
+    # the difference concerns the result that was sent for that call
     nginx.expect("a hit was wrong")
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
     batch = b"[" + b",".join(asked) + b"]"
@@ -238,7 +238,7 @@ def test_one_call_of_a_batch(place, nginx, origin, path, missing):
         assert it.ask(batch).decoded.count(b'"0xb"') == 1
 
 
-def test_batches_that_came_gzipped(place, origin):
+def test_call_of_a_compressed_batch_is_verified(place, origin):
     it = place()
     it.ask()
     headers = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
@@ -250,7 +250,7 @@ def test_batches_that_came_gzipped(place, origin):
     assert request.body == block() and request.header("Content-Encoding") is None
 
 
-def test_every_call_of_many_batches_has_its_turn(place):
+def test_calls_of_batches_are_verified_in_turn(place):
     it = place()
     for number in range(1, 6):
         it.ask(block(number))
@@ -262,8 +262,8 @@ def test_every_call_of_many_batches_has_its_turn(place):
     assert {call["id"] for call in it.node.asked[before:]} == {1, 2, 3, 4, 5}
 
 
-def test_nothing_is_asked_of_a_batch_where_the_length_is_said(place):
-    """The node would get a call, and how long the batch is."""
+def test_batch_is_not_verified_when_the_operator_sets_its_content_length(place):
+    """The node would receive one call with the length of the batch."""
     it = place("/length/")
     it.ask()
     for _ in range(3):
@@ -273,7 +273,7 @@ def test_nothing_is_asked_of_a_batch_where_the_length_is_said(place):
     it.expect(same=1)
 
 
-def test_nothing_is_asked_where_that_is_not_said(place):
+def test_hits_are_not_verified_by_default(place):
     it = place("/never/")
     for _ in range(5):
         it.ask()
@@ -281,7 +281,7 @@ def test_nothing_is_asked_where_that_is_not_said(place):
     assert it.node.count() == 1
 
 
-def test_with_a_store_all_workers_lose_what_is_wrong(start_nginx, origin):
+def test_different_result_is_purged_in_all_workers_with_a_store(start_nginx, origin):
     store = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;"
     nginx = start_nginx(CONFIG % {"more": store}, workers=3)
     nginx.expect("a hit was wrong")

@@ -1,5 +1,5 @@
-"""sszip_verify as others have their nginx: five workers, TLS with HTTP/2, brotli in either load
-order, CORS, `if`, several nodes and limits; with clients that leave, and reloads."""
+"""sszip_verify in a realistic nginx: five workers, TLS with HTTP/2, brotli in either load order,
+CORS, `if`, several nodes and limits; with clients that abort, and reloads."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ from test_learnt_elsewhere import certificate
 from test_other_modules import FOLDER, modules, order
 from test_verify import block, told
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["certificate", "order"]
 
 pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx; test_verify runs on each")
@@ -86,7 +86,7 @@ def asked_by_curl(nginx, number):
     return [json.loads((nginx.prefix / f"out{n}").read_bytes())["result"] for n in range(8)]
 
 
-def test_inside_what_others_have(nginx, origin):
+def test_hits_are_verified_in_a_realistic_configuration(nginx, origin):
     node = Node({"eth_getBlockByHash": RESULT})
     origin.answers(node)
     body = b'{"jsonrpc":"2.0","id":1,"result":' + RESULT + b"}\n"
@@ -114,7 +114,7 @@ def test_inside_what_others_have(nginx, origin):
 
     nginx.wait_for(lambda: verdicts().get("same", 0) > 50, "hits to be verified")
     assert told(nginx.port).keys() <= {"same", "unanswered"}
-    # what is wrong is seen by whichever worker has it
+    # any worker with the entry detects a difference
     nginx.expect("a hit was wrong")
     node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
     nginx.wait_for(lambda: verdicts().get("different"), "it to be seen")

@@ -1,6 +1,6 @@
-"""The hold window: an answer without a length that ends in it is as if it
-had had one; beyond it is a stream. Times are made 0 or far too long, so that
-nothing here depends on how fast the machine is."""
+"""The buffering window: a response of unknown length that ends within it is handled as one
+with a length; beyond it the response is a stream. Times are 0 or far too long, so that no
+test depends on the machine's speed."""
 
 import math
 import random
@@ -19,20 +19,20 @@ from test_cases_nginx import directives
 
 def can_come_in_pieces(case):
     return (
-        # 204 and 304 have no body, and nothing that would delimit one
+        # 204 and 304 have no body, and no end to delimit
         case.response["status"] not in (204, 304)
-        # to be found too small it has to be held, which takes memory
+        # it is known to be too small only when it is buffered, which takes memory
         and case.name != "memory: the small answer beside it needs none"
-        # they speak of the length itself
+        # rows about the length itself
         and case.name != "framing: trailers announced beside a length"
         and not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in case.response["headers"])
     )
 
 
 ROWS = [case for case in cases.load("nginx") if can_come_in_pieces(case)]
-# What was held has a length at last.
+# Modes of bodies that were buffered, and so have a length.
 HELD = {"oneshot", "inflate", "too-small", "not-smaller"}
-# Where there is no window these are coded as they come.
+# Modes of rows that are streamed without a window.
 STREAMED = HELD - {"inflate"}
 
 LOCATIONS = {}
@@ -81,15 +81,15 @@ def pieces(seed, most=40):
 
 
 def paused(script):
-    """A moment between the pieces, in which nginx has nothing to read."""
+    """Pauses between the pieces, so that nginx has nothing to read."""
     for step in script:
         yield step
         yield Until(threading.Event(), 0.001)
 
 
 def play(nginx, origin, case, hold, most, pause):
-    """A row, its node's body in chunks, or until the close if that is what
-    the row is about."""
+    """Runs a row with the node's body in chunks, or until the close if the row is about
+    that."""
     seed = zlib.crc32(f"{case.name}{most}".encode())
     script = answer(
         case.plain,
@@ -119,7 +119,7 @@ def judge(case, response, mode, held):
         assert response.mode == mode
     judge_body(case, response)
     if case.request["method"] != "HEAD" and response.status == 200 and not case.coded_by_node:
-        # (what was held to be inflated, and can't be, has a length as well)
+        # (a buffered body that could not be decoded has a length as well)
         unframed = "close" if case.request["version"] == "1.0" else "chunked"
         assert response.framing == ("length" if held else unframed)
     for name, value in case.expect.get("headers", []):
@@ -136,8 +136,8 @@ IN_PIECES = pytest.mark.parametrize("most, pause", [(40, False), (6, True)], ids
 @ROWS_AGAIN
 @IN_PIECES
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
-def test_chunked_as_with_a_length(nginx, origin, case, most, pause):
-    """The same, if the window is large enough."""
+def test_chunked_row_equals_the_row_with_a_length_in_a_large_window(nginx, origin, case, most, pause):
+    """The results are equal if the window is large enough."""
     response = play(nginx, origin, case, "16m 60s", most, pause)
     held = response.mode in HELD and (case.response["framing"] == "length" or case.expect["length"] == "exact")
     judge(case, response, case.expect.get("mode"), held)
@@ -146,9 +146,9 @@ def test_chunked_as_with_a_length(nginx, origin, case, most, pause):
 @ROWS_AGAIN
 @IN_PIECES
 @pytest.mark.parametrize("case", [case for case in ROWS if "hold" not in case.config], ids=lambda case: case.name)
-def test_chunked_without_a_window(nginx, origin, case, most, pause):
-    """What would have been compressed whole is compressed as it comes, small
-    or not, shorter by that or not; what can't be stays as it was."""
+def test_chunked_row_is_streamed_without_a_window(nginx, origin, case, most, pause):
+    """A body that would be compressed whole is compressed as a stream, whether small or
+    incompressible; a body that can't be compressed is sent unchanged."""
     mode = case.expect.get("mode")
     if mode == "cut" and not case.coded_by_node:
         with pytest.raises(Truncated):
@@ -165,7 +165,7 @@ def test_chunked_without_a_window(nginx, origin, case, most, pause):
 class TestBytes:
     @pytest.mark.parametrize("path, border", [("/", 65536), ("/large", 1048576), ("/capped", 20480)])
     @pytest.mark.parametrize("split", [lambda body: [body], pieces(1), pieces(2)], ids=["whole", "pieces", "others"])
-    def test_at_the_border(self, nginx, origin, path, border, split):
+    def test_body_is_buffered_up_to_the_limit_and_streamed_beyond(self, nginx, origin, path, border, split):
         for size in (border - 1, border):
             origin.answers(answer(bodies.json(size), framing="chunked", split=split))
             response = nginx.get(path)
@@ -177,12 +177,12 @@ class TestBytes:
         assert response.decoded == bodies.json(border + 1)
 
     @pytest.mark.parametrize("path", ["/", "/never", "/large", "/soon"])
-    def test_an_empty_body(self, nginx, origin, path):
+    def test_empty_body_is_sent_with_any_window(self, nginx, origin, path):
         origin.answers(answer(b"", framing="chunked"))
         response = nginx.get(path)
         assert response.decoded == b""
 
-    def test_zero_streams_at_once(self, nginx, origin):
+    def test_body_is_streamed_at_once_when_the_window_is_zero(self, nginx, origin):
         go = threading.Event()
         head, *_ = answer(framing="chunked")
         origin.answers([head + chunked([BODY[:3000]], last=False)[0], Until(go), *chunked([BODY[3000:]])])
@@ -193,9 +193,9 @@ class TestBytes:
             go.set()
             assert stream.finish() == BODY
 
-    def test_one_byte_too_many_opens_it(self, nginx, origin):
-        """No end, no flush, no time: the byte that does not fit is enough
-        (and one proxy buffer, which nginx keeps until it is full)."""
+    def test_body_is_streamed_at_the_first_byte_beyond_the_window(self, nginx, origin):
+        """Without end, flush or time-out, the first byte beyond the window suffices (and one
+        proxy buffer, which nginx keeps until it is full)."""
         go = threading.Event()
         body = bodies.json(65537 + 4096)
         head, *_ = answer(framing="chunked")
@@ -210,10 +210,10 @@ class TestBytes:
 class TestTime:
     @pytest.mark.parametrize("path", ["/soon", "/no-time"])
     @pytest.mark.parametrize("first", [1, 1000, 30000, 65536])
-    def test_a_node_that_pauses_longer(self, nginx, origin, path, first):
-        """Head and first bytes are the client's while the node waits, and
-        can be decoded as far as they go; and so it goes on. nginx itself
-        keeps a proxy buffer until it is full, so that much may be missing."""
+    def test_bytes_are_sent_when_the_node_pauses_longer_than_the_window(self, nginx, origin, path, first):
+        """The client receives head and first bytes while the node pauses, and can decode
+        them; later bytes likewise. nginx itself keeps a proxy buffer until it is full, so that
+        its bytes may be missing."""
         body = bodies.json(300000)
         cuts = [0, first, first + 1, first + 5000, 200000, len(body)]
         gates = [threading.Event() for _ in cuts[1:]]
@@ -228,7 +228,7 @@ class TestTime:
                 gate.set()
             assert stream.finish() == body
 
-    def test_a_node_that_pauses_after_the_head(self, nginx, origin):
+    def test_head_is_sent_when_the_node_pauses_after_it(self, nginx, origin):
         go = threading.Event()
         head, *body = answer(BODY, framing="chunked")
         origin.answers([head, Until(go), *body])
@@ -238,14 +238,14 @@ class TestTime:
             go.set()
             assert stream.finish() == BODY
 
-    def test_a_declared_length_is_waited_for(self, nginx, origin):
-        """The window is for lengths that nobody knows."""
+    def test_body_with_a_length_is_buffered_beyond_the_window(self, nginx, origin):
+        """The window is for unknown lengths only."""
         head, body = answer(BODY)
         origin.answers([head, body[:100], Until(threading.Event(), 0.03), body[100:]])
         response = nginx.get("/soon")
         assert (response.mode, response.framing, response.decoded) == ("oneshot", "length", BODY)
 
-    def test_a_client_without_gzip_waits_for_nothing(self, nginx, origin):
+    def test_client_without_gzip_is_not_delayed(self, nginx, origin):
         go = threading.Event()
         head, *_ = answer(framing="chunked")
         origin.answers([head + chunked([BODY[:3000]], last=False)[0], Until(go), *chunked([BODY[3000:]])])
@@ -259,15 +259,15 @@ class TestTime:
 class TestCut:
     @pytest.mark.parametrize("path", ["/", "/large"])
     @pytest.mark.parametrize("cut_at", [0, 1, 1023, 20000])
-    def test_in_the_window(self, nginx, origin, path, cut_at):
+    def test_truncation_in_the_window_is_a_502(self, nginx, origin, path, cut_at):
         origin.answers(answer(BODY, framing="chunked", cut_at=cut_at))
         response = nginx.get(path)
         assert (response.status, response.coding, response.mode) == (502, None, "cut")
 
     @pytest.mark.parametrize("path", ["/never", "/soon", "/unbuffered", "/"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_after_the_head(self, nginx, origin, path, accept):
-        """What there was comes, and no end that looks like one."""
+    def test_truncation_after_the_head_is_visible(self, nginx, origin, path, accept):
+        """The client receives the bytes that arrived, and no end."""
         go = threading.Event()
         body = bodies.json(100000)
         head, *_ = answer(framing="chunked")
@@ -275,7 +275,7 @@ class TestCut:
         uri = nginx.uri(path)
         with nginx.connect() as connection:
             stream = open_stream(connection, uri, accept)
-            if path != "/":  # there what the encoder keeps may stay for 60 s
+            if path != "/":  # there the encoder may keep its bytes for 60 s
                 stream.until(len(body) if path == "/unbuffered" else len(body) - 4096)
             go.set()
             with pytest.raises(Truncated):
@@ -284,7 +284,7 @@ class TestCut:
             assert nginx.logged(uri)["mode"] == "cut"
 
     @pytest.mark.parametrize("cut", range(0, 100000, 7919))
-    def test_a_length_beyond_max_oneshot(self, nginx, origin, cut):
+    def test_truncated_body_beyond_max_oneshot_is_visibly_truncated(self, nginx, origin, cut):
         origin.answers(answer(bodies.json(100000), cut_at=cut))
         with pytest.raises(Truncated):
             nginx.get("/capped")
@@ -293,34 +293,34 @@ class TestCut:
 class TestDelimitedByClose:
     @pytest.mark.parametrize("size", [1024, 20000, 65536])
     @pytest.mark.parametrize("split", [lambda body: [body], pieces(3)], ids=["whole", "pieces"])
-    def test_json_that_closes_gets_a_length(self, nginx, origin, size, split):
+    def test_closed_json_is_sent_with_a_length(self, nginx, origin, size, split):
         body = bodies.object(size)
         origin.answers(answer(body, framing="close", split=split))
         response = nginx.get("/")
         assert (response.mode, response.framing, response.decoded) == ("oneshot", "length", body)
 
     @pytest.mark.parametrize("missing", [1, 2, 1000])
-    def test_json_that_does_not_gets_none(self, nginx, origin, missing):
+    def test_unclosed_json_is_streamed(self, nginx, origin, missing):
         body = bodies.object(20000)[:-missing]
         origin.answers(answer(body, framing="close"))
         response = nginx.get("/")
         assert (response.mode, response.framing, response.decoded) == ("stream", "chunked", body)
 
     @pytest.mark.parametrize("size", [1, 100, 1023])
-    def test_small_and_not_closed(self, nginx, origin, size):
+    def test_small_body_delimited_by_close_is_sent_chunked(self, nginx, origin, size):
         body = bodies.json(size)
         origin.answers(answer(body, framing="close"))
         response = nginx.get("/")
         assert (response.mode, response.framing, response.body) == ("too-small", "chunked", body)
 
     @pytest.mark.parametrize("size", [65537, 200000])
-    def test_beyond_the_window(self, nginx, origin, size):
+    def test_json_beyond_the_window_is_streamed(self, nginx, origin, size):
         body = bodies.object(size)
         origin.answers(answer(body, framing="close", split=pieces(4)))
         response = nginx.get("/")
         assert (response.mode, response.framing, response.decoded) == ("stream", "chunked", body)
 
 
-def test_pieces_are_of_every_size():
+def test_generated_pieces_have_every_order_of_magnitude():
     sizes = [len(piece) for seed in range(20) for piece in pieces(seed)(bytes(1000000))[:-1]]
     assert {int(math.log2(size)) for size in sizes} == set(range(16))
