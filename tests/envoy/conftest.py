@@ -1,5 +1,4 @@
-"""Fixtures of Envoy's tests: a scripted node, and Envoy with the module in front
-of it."""
+"""Fixtures of Envoy's tests: a scripted node, and Envoy with the module in front of it."""
 
 import pathlib
 import shutil
@@ -11,7 +10,7 @@ from harness.running import nobody_complains, origin, preload, session_origin, s
 from harness.sandbox import WASM, Sandboxed
 from harness.specified import cache_directory
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
 
 
@@ -22,7 +21,7 @@ def pytest_sessionstart(session):
 
 
 def pytest_generate_tests(metafunc):
-    # the files whose HOSTS says so are run on each of them
+    # files with HOSTS are run on each of these hosts
     hosts = getattr(metafunc.module, "HOSTS", None)
     if metafunc.definition.get_closest_marker("native"):
         hosts = ("native",)
@@ -32,7 +31,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="module")
 def host(request):
-    """What sszip is in Envoy: a `native` module, or `wasm`."""
+    """The kind of sszip in Envoy: `native` module, or `wasm` filter."""
     return getattr(request, "param", "native")
 
 

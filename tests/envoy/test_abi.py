@@ -1,4 +1,4 @@
-"""The module's side of Envoy's ABI, against the real binary."""
+"""The module's side of Envoy's ABI, compared with the real binary."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 from harness.envoy import ENVOY, MODULE
 
-# Without one of them Envoy does not load a filter.
+# Hooks that Envoy requires of a filter.
 HOOKS = {
     "program_init",
     *(
@@ -28,15 +28,15 @@ def names(path, *options):
     return set(re.findall(r"(\S+)$", said, re.MULTILINE))
 
 
-def test_envoy_has_all_that_is_called():
+def test_envoy_defines_every_function_that_the_module_calls():
     called = {name for name in names(MODULE, "--undefined-only") if name.startswith("envoy_")}
     assert len(called) > 20
     assert called <= names(shutil.which(ENVOY) or ENVOY, "--defined-only")
 
 
 @pytest.mark.shipped("what tests run has the core's C ABI in every library")
-def test_nothing_but_hooks_is_given():
-    """Another module's symbols, or Envoy's own, would meet them."""
+def test_module_exports_hooks_only():
+    """Other symbols could collide with those of another module, or of Envoy."""
     given = names(MODULE, "--defined-only")
     assert {f"envoy_dynamic_module_on_{hook}" for hook in HOOKS} <= given
     assert all(name.startswith("envoy_dynamic_module_on_") for name in given), given

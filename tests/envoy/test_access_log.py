@@ -1,4 +1,4 @@
-"""What access logs say of an answer, and of its request."""
+"""Properties of a response and its request in access logs."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ def logged(response):
     return line["all"] if isinstance(line["all"], dict) else json.loads(line["all"])
 
 
-def test_what_is_said_of_an_answer(envoy, origin):
+def test_log_has_mode_cache_status_and_reason(envoy, origin):
     origin.answers(answer(BODY))
     said = logged(envoy.get("/x"))
     assert said.pop("ratio") and len(said.pop("cache_key")) == 64
@@ -56,7 +56,7 @@ def test_what_is_said_of_an_answer(envoy, origin):
     assert logged(envoy.get("/off")) == {"mode": "off"}
 
 
-def test_what_is_said_of_calls(envoy, origin):
+def test_log_has_method_batch_size_and_hits(envoy, origin):
     origin.answers(Node({"eth_chainId": b'"0x1"', "eth_blockNumber": b'"0x2"'}))
     ask = call("eth_chainId", "[]")
     assert logged(envoy.post("/c", ask))["cache_status"] == "MISS"
@@ -77,8 +77,8 @@ def test_what_is_said_of_calls(envoy, origin):
 
 @pytest.mark.parametrize("accepts", ["gzip, br;q=0.5", "identity", None])
 @pytest.mark.parametrize("path", ["/log", "/off"])
-def test_the_request_is_as_its_client_sent_it(envoy, origin, accepts, path):
-    """The node was asked for identity all the same."""
+def test_log_has_the_accept_encoding_of_the_client(envoy, origin, accepts, path):
+    """The node is sent Accept-Encoding: identity all the same."""
     origin.answers(answer(BODY, headers=[("Cache-Control", "max-age=60")]))
     first = envoy.get(path, accepts)
     assert first.logged["accepts"] == accepts
@@ -86,8 +86,8 @@ def test_the_request_is_as_its_client_sent_it(envoy, origin, accepts, path):
     assert asked == (accepts if path == "/off" else "identity")
 
 
-def test_so_it_is_of_one_whose_client_has_gone(envoy, origin):
-    """Before there is an answer, and with what is known by then."""
+def test_log_has_the_accept_encoding_of_a_client_that_aborted(envoy, origin):
+    """The client aborts before there is a response: the log has the values known by then."""
     go_on = threading.Event()
     node = Node({"eth_gasPrice": b'"0x1"'})
     node.gates["eth_gasPrice"] = go_on
@@ -103,7 +103,7 @@ def test_so_it_is_of_one_whose_client_has_gone(envoy, origin):
     assert (line["all"]["cache_status"], line["all"]["rpc_method"]) == ("MISS", "eth_gasPrice")
 
 
-def test_so_it_is_after_a_redirect_that_envoy_has_followed(envoy, origin):
+def test_log_has_the_accept_encoding_of_the_client_after_an_internal_redirect(envoy, origin):
     def moved(request):
         if request.path == "/moved":
             to = f"http://localhost/there?{request.target.partition('?')[2]}"
@@ -116,7 +116,7 @@ def test_so_it_is_after_a_redirect_that_envoy_has_followed(envoy, origin):
     there = response.uri.replace("/moved", "/there")
 
     def line_of_the_answer():
-        # the request that was redirected has a line, too
+        # the redirected request has a line, too
         line = envoy.logged(there)
         return line["status"] == 200 and line
 
@@ -125,8 +125,8 @@ def test_so_it_is_after_a_redirect_that_envoy_has_followed(envoy, origin):
     assert origin.requests[-1].header("Accept-Encoding") == "identity"
 
 
-def test_a_reply_of_ours_has_its_details(envoy, origin):
-    """The JSON of a long answer is gone before it shows that it is none."""
+def test_local_reply_has_response_code_details(envoy, origin):
+    """The JSON of a long response is not buffered any more when it turns out to be invalid."""
     long = b'{"version":"electra","data":{"message":' + b" " * (5 << 20) + b"1}}"
     headers = [("Eth-Consensus-Version", "electra")]
     origin.answers(answer(long, headers=headers))

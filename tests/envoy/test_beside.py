@@ -1,5 +1,5 @@
-"""Envoy's own filters beside this one: what denies or limits does so for hits, too, what
-changes answers is not stored, and what reads or codes bodies finds them whole."""
+"""Envoy's own filters together with sszip: those that deny or limit do so for hits, too;
+changes of responses are not stored; filters that read or encode bodies get them whole."""
 
 import base64
 import hashlib
@@ -152,7 +152,7 @@ CORS = typed(
 
 
 def with_filters(*names, **settings):
-    """A route by the names of the filters that it has."""
+    """A route with the filters of these names enabled."""
     found = route("/" + "+".join(names), {"cache": True, **settings})
     found["typed_per_filter_config"].update({name: ENABLED for name in names})
     return found
@@ -176,7 +176,7 @@ def envoy(start_envoy, authority):
     )]  # fmt: skip
     cors = with_filters("cors")
     cors["typed_per_filter_config"]["cors"] = CORS
-    # the longest first: "/lua" is a part of "/lua-after"
+    # the longest first: "/lua" is a prefix of "/lua-after"
     routes = sorted([*routes, cors], key=lambda one: -len(one["match"]["prefix"]))
     return start_envoy(
         routes, filters=off, last=after, clusters=[cluster("authz", pipe(authority.path))], workers=2
@@ -192,7 +192,7 @@ def node(origin):
 
 @pytest.fixture
 def late(envoy):
-    """What was asked of the node since the test began, as a daemon took its time."""
+    """The number of requests that the node got since the test began because a daemon was slow."""
     before = envoy.late()
     return lambda: envoy.late() - before
 
@@ -207,7 +207,7 @@ def is_hit(response):
 
 
 def stored(envoy, path, **headers):
-    """The answer to who asks first, and then the stored one."""
+    """The first response, and then the stored one."""
     first = ask(envoy, path, **headers)
     then = envoy.in_time(lambda: ask(envoy, path, **headers))
     assert (first.status, then.status) == (200, 200), (first.body, then.body)
@@ -218,7 +218,7 @@ def stored(envoy, path, **headers):
 
 class TestAccess:
     @pytest.mark.parametrize("path, status", [("/rbac", 403), ("/lua", 403), ("/fault", 503)])
-    def test_who_is_denied_gets_no_hit(self, envoy, node, late, path, status):
+    def test_denied_request_gets_no_hit(self, envoy, node, late, path, status):
         assert ask(envoy, path, X_Deny="1").status == status
         stored(envoy, path)
         denied = ask(envoy, path, X_Deny="1")
@@ -226,7 +226,7 @@ class TestAccess:
         assert is_hit(envoy.in_time(lambda: ask(envoy, path)))
         assert node.count() <= 1 + late()
 
-    def test_the_authority_is_asked_for_hits(self, envoy, node, authority):
+    def test_ext_authz_is_checked_for_hits(self, envoy, node, authority):
         allowed = lambda request: answer(status=200 if request.header("X-Key") == "right" else 403)  # noqa: E731
         authority.answers(allowed)
         before = len(authority.received())
@@ -235,18 +235,18 @@ class TestAccess:
         assert ask(envoy, "/authz").status == 403
         assert len(authority.received()) >= before + 4
 
-    def test_a_token_is_asked_for(self, envoy, node):
+    def test_jwt_is_checked_for_hits(self, envoy, node):
         right = {"Authorization": f"Bearer {token(iss='ours', exp=4_000_000_000)}"}
         stored(envoy, "/jwt", **right)
         assert ask(envoy, "/jwt").status == 401
         assert ask(envoy, "/jwt", Authorization=f"Bearer {token(iss='theirs')}").status == 401
 
-    def test_hits_count(self, envoy, node, late):
+    def test_hits_are_rate_limited(self, envoy, node, late):
         statuses = [ask(envoy, "/limited").status for _ in range(6)]
         assert statuses == [200] * 4 + [429] * 2
         assert node.count() <= 1 + late()
 
-    def test_origins_are_answered_each_for_itself(self, envoy, node, late):
+    def test_cors_headers_are_set_per_origin_for_hits(self, envoy, node, late):
         stored(envoy, "/cors", Origin="https://a.test")
         for name in ("https://b.test", "https://elsewhere"):
             response = envoy.in_time(lambda name=name: ask(envoy, "/cors", Origin=name))
@@ -260,7 +260,7 @@ class TestAccess:
 
 
 class TestChanges:
-    def test_what_is_changed_behind_is_not_stored(self, envoy, node, origin):
+    def test_header_mutations_apply_to_each_hit_and_are_not_stored(self, envoy, node, origin):
         for path, first, then in [
             (envoy.uri("/mutates"), "1", "2"),
             (envoy.uri("/lua"), "lua", "lua"),
@@ -270,12 +270,12 @@ class TestChanges:
             assert not is_hit(one) and is_hit(two)
             assert one.all("Access-Control-Allow-Origin") == [first]
             assert two.all("Access-Control-Allow-Origin") == [then]
-        # what is changed of the request the node sees
+        # the node receives the changes of the request
         assert origin.received()[0].header("X-Added") == "1"
         assert origin.last().header("X-Length") == str(len(BLOCK))
         assert "sszip; hit" in two.header("X-Lua")
 
-    def test_what_marks_a_request_makes_no_difference(self, envoy, node, late):
+    def test_tracing_headers_are_not_part_of_the_key(self, envoy, node, late):
         path = envoy.uri("/mutates")
         stored(envoy, path)
         trace = "00-%032x-%016x-01"
@@ -285,20 +285,20 @@ class TestChanges:
             assert is_hit(marked)
         assert node.count() <= 1 + late()
 
-    def test_all_of_them_together(self, envoy, node):
+    def test_all_filters_work_together(self, envoy, node):
         path = "/cors+rbac+buffer+lua+mutates+grpc-web+grpc-stats"
         stored(envoy, path, Origin="https://a.test")
         assert ask(envoy, path, X_Deny="1").status == 403
 
-    def test_what_changes_it_before_is_taken_for_the_nodes(self, envoy, node):
-        """The filter is to be the last."""
+    def test_mutation_before_the_filter_counts_as_a_header_of_the_node(self, envoy, node):
+        """sszip must be the last filter."""
         for _ in range(2):
             assert not is_hit(ask(envoy, "/mutates-after"))
 
 
 class TestBodies:
     @pytest.mark.parametrize("path", ["/reads", "/lua-after", "/buffer"])
-    def test_who_reads_them_finds_all(self, envoy, node, path):
+    def test_filters_that_read_bodies_get_the_whole_body(self, envoy, node, path):
         first, then = stored(envoy, path)
         assert b'"result":' + RESULT in first.decoded
         if path == "/reads":
@@ -307,8 +307,8 @@ class TestBodies:
                 len(then.body),
             ]
 
-    def test_who_reads_long_ones(self, envoy, origin):
-        """Pieces of a stored answer are put together again by who wants it whole."""
+    def test_filter_that_buffers_gets_a_long_hit_whole(self, envoy, origin):
+        """Pieces of a stored response are joined by a filter that buffers."""
         origin.answers(Node({"eth_getBlockByHash": LONG}))
         long = call("eth_getBlockByHash", '["0x%s",true]' % ("cd" * 32))
         for _ in range(2):
@@ -317,7 +317,7 @@ class TestBodies:
                 assert LONG in response.decoded
                 assert int(response.header("X-Length")) == len(response.body)
 
-    def test_a_request_that_is_too_long_for_another(self, envoy, node):
+    def test_request_above_the_limit_of_the_buffer_filter_is_rejected(self, envoy, node):
         long = BLOCK[:-1] + b" " * 200_000 + b"}"
         path = envoy.uri("/buffer")
         assert ask(envoy, path, long).status == 413
@@ -326,12 +326,12 @@ class TestBodies:
     @pytest.mark.parametrize(
         "path", ["/compressor", "/decompressor", "/compressor+decompressor", "/compressor-after", "/decompressor-after"]
     )  # fmt: skip
-    def test_envoys_own_coders(self, envoy, node, late, path):
-        """What is coded is not coded again, and what is decoded can be stored."""
+    def test_body_is_compressed_once_with_compressors_of_envoy(self, envoy, node, late, path):
+        """A compressed body is not compressed again, and a decoded one can be stored."""
         first, then = stored(envoy, path)
         assert b'"result":' + RESULT in first.decoded
         for response in (first, then):
-            # one that is behind this filter decodes hits
+            # a decompressor after this filter decodes hits
             if path != "/decompressor-after":
                 assert response.coding == (None if path == "/decompressor" else "gzip")
         for accept in ("br", "identity", None):
@@ -339,7 +339,7 @@ class TestBodies:
             assert plain.coding is None and b'"result":' + RESULT in plain.body
         assert node.count() <= 1 + late()
 
-    def test_a_cache_of_envoys_before_it(self, envoy, origin):
+    def test_responses_are_right_with_the_cache_filter_of_envoy(self, envoy, origin):
         body = b'{"data":"' + b"0" * 5000 + b'"}'
         origin.answers(answer(body, headers=[("Cache-Control", "max-age=60"), ("ETag", '"one"')]))
         path = envoy.uri("/cache/page")

@@ -1,5 +1,5 @@
-"""The parity table on Envoy: every exchange whole, byte by byte and split at
-random, and the connection still usable after each."""
+"""The parity table on Envoy: each exchange whole, byte by byte and split at random, on a
+connection that stays usable."""
 
 import pytest
 
@@ -20,5 +20,5 @@ def envoy(start_envoy):
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(envoy, origin, case, split):
+def test_response_equals_the_row_for_every_split(envoy, origin, case, split):
     ROWS.run(envoy, origin, case, split)

@@ -1,9 +1,8 @@
-"""The parity table and its sequences with HTTP/2 on both sides of the filter: a hop in
-front of it takes HTTP/1.1 and speaks HTTP/2, and one behind it takes HTTP/2 and speaks
-HTTP/1.1 to the scripted node.
+"""The parity table and its sequences with HTTP/2 on both sides of the filter: a hop in front of
+it translates HTTP/1.1 to HTTP/2, and one behind it HTTP/2 to HTTP/1.1 for the scripted node.
 
-How a body's pieces come makes no difference to HTTP/2 that the rows on HTTP/1.1 do not
-show, so each row is run once."""
+The arrival of a body's pieces shows nothing over HTTP/2 that the rows on HTTP/1.1 do not
+show, so that each row runs once."""
 
 import pytest
 
@@ -11,8 +10,8 @@ from harness import cases, rows, sequences
 from harness.envoy import empty
 from harness.judging import at_random
 
-# What ends with its connection the hop behind can't tell from what was cut short; and
-# over HTTP/2 nobody asks in HTTP/1.0.
+# The hop behind can't distinguish a body delimited by close from a truncated one; and no
+# client uses HTTP/1.0 over HTTP/2.
 CASES = [
     case
     for case in cases.load("envoy")
@@ -23,8 +22,8 @@ SEQUENCES = [
     for sequence in sequences.load("envoy")
     if all(step.node is None or step.node["framing"] != "close" for step in sequence.steps)
 ]
-# What Envoy answers when a node resets a stream whose head is held: what is no fault of
-# HTTP is a 503.
+# The status of Envoy when a node resets a stream whose head is buffered: 503 for a failure
+# outside HTTP.
 for one in (*CASES, *(step for sequence in SEQUENCES for step in sequence.steps)):
     node = one.response if isinstance(one, cases.Case) else one.node
     if node and node.get("cut_at") is not None and one.expect["status"] == 502:
@@ -49,12 +48,12 @@ def envoy(start_envoy):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(envoy, origin, case):
+def test_response_equals_the_row_over_http2(envoy, origin, case):
     response = PLACES.run(envoy, origin, case, at_random)
-    # but for what Envoy answers by itself
+    # except for Envoy's local replies
     assert response.status == 503 or response.all("sszip-upstream-protocol") == []
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
-def test_sequence(envoy, origin, sequence):
+def test_sequence_has_the_expected_responses_over_http2(envoy, origin, sequence):
     NAMES.run(envoy, origin, sequence, sequences.at_random)

@@ -1,5 +1,5 @@
-"""Envoy follows a chain that the test changes: the tests and the model of nginx, on Envoy
-with four workers, beside clients that ask all the time."""
+"""Envoy follows a chain that the test changes: nginx's tests and model, on Envoy with four
+workers, with clients that send requests all the time."""
 
 import contextlib
 import threading
@@ -14,22 +14,22 @@ from harness.envoy import Envoy, address, cluster, route
 from harness.owner import Client
 from harness.stands import EnvoyStand
 from test_chain import (
-    test_a_late_answer_from_before_a_reorganisation_is_not_kept as a_late_answer,
+    test_response_of_before_a_reorg_is_not_stored as a_late_answer,
 )
 from test_chain import (
-    test_a_node_that_is_down_leaves_what_is_stored as a_node_that_is_down,
+    test_stored_entries_are_sent_while_the_node_is_unreachable as a_node_that_is_down,
 )
-from test_chain import test_an_orphan_is_still_read_by_its_hash as an_orphan
-from test_chain import test_many_polls_are_few_for_the_node as many_polls
+from test_chain import test_orphaned_block_is_a_hit_by_its_hash as an_orphan
+from test_chain import test_node_gets_few_requests_when_clients_poll_the_head as many_polls
 from test_chain import (
-    test_methods_of_an_operator_are_kept_and_gone_as_ours_are as methods_of_an_operator,
+    test_method_rows_of_the_operator_expire_as_built_in_methods_do as methods_of_an_operator,
 )
 from test_chain import (
-    test_receipts_of_transactions_that_are_included_elsewhere as receipts,
+    test_receipts_are_current_when_a_reorg_moves_their_transactions as receipts,
 )
-from test_chain import test_the_tip_goes_with_the_head_and_is_kept_until_then as the_tip
-from test_chain import test_the_tip_never_goes_back_for_a_client as the_tip_never_goes_back
-from test_chain import test_what_was_replaced_is_gone as what_was_replaced
+from test_chain import test_tip_entries_expire_with_the_head as the_tip
+from test_chain import test_head_never_decreases_for_a_client as the_tip_never_goes_back
+from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as what_was_replaced
 from test_store_life import wait_until_linked
 from tiers import seeds
 
@@ -41,44 +41,44 @@ def on_envoy(monkeypatch):
 
 
 @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4), (8, 8)])
-def test_what_was_replaced_is_gone(depth, by):
+def test_entries_of_replaced_blocks_are_removed_by_a_reorg(depth, by):
     what_was_replaced(depth, by)
 
 
-def test_methods_of_an_operator():
+def test_method_rows_of_the_operator_expire_on_envoy():
     methods_of_an_operator()
 
 
-def test_receipts():
+def test_receipts_are_current_after_a_reorg_on_envoy():
     receipts()
 
 
-def test_an_orphan():
+def test_orphaned_block_is_a_hit_on_envoy():
     an_orphan()
 
 
-def test_a_late_answer():
+def test_response_of_before_a_reorg_is_not_stored_on_envoy():
     a_late_answer()
 
 
-def test_the_tip():
+def test_tip_entries_expire_with_the_head_on_envoy():
     the_tip()
 
 
-def test_the_tip_never_goes_back():
+def test_head_never_decreases_for_a_client_on_envoy():
     the_tip_never_goes_back()
 
 
-def test_many_polls_are_few_for_the_node():
+def test_node_gets_few_requests_when_clients_poll_the_head():
     many_polls()
 
 
-def test_a_node_that_is_down():
+def test_stored_entries_are_sent_while_the_node_is_down_on_envoy():
     a_node_that_is_down()
 
 
 class Crowd:
-    """Asks what a run asks, all the time, whatever comes of it."""
+    """Clients that repeat a run's requests all the time, and ignore the responses."""
 
     def __init__(self, run, clients=6):
         self.run = run
@@ -123,7 +123,7 @@ OF_NGINX = {"kill_owner": kill, "kill_worker": None, "reload": restart}
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_nothing_that_an_honest_node_would_not_have_said(seed):
+def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(seed):
     run = test_chain_model.Run(seed)
     steps = [
         (weight, OF_NGINX.get(step.__name__, step)) for weight, step in test_chain_model.STEPS
@@ -141,12 +141,12 @@ def test_nothing_that_an_honest_node_would_not_have_said(seed):
 
 
 class TestRoutes:
-    """Nodes that routes name, which are known after the filter."""
+    """Head sources of routes, which are known after the filter's."""
 
-    def test_a_route_with_a_namespace_of_its_own(self):
+    def test_head_is_followed_when_the_route_sets_the_namespace(self):
         self.follows({}, {"cache_namespace": "main"})
 
-    def test_a_route_whose_filter_names_it(self):
+    def test_head_is_followed_when_the_filter_sets_the_namespace(self):
         self.follows({"cache_namespace": "main"}, {})
 
     def follows(self, of_filter, of_route):

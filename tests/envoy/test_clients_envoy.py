@@ -1,5 +1,5 @@
-"""Clients of the Beacon API that others wrote, on Envoy: what they are given and give is what
-it is on nginx."""
+"""Third-party clients of the Beacon API on Envoy: they receive and send the same values as on
+nginx."""
 
 import pytest
 
@@ -10,31 +10,31 @@ from test_clients import (
     of_forks,
     python,
     specified,
-    test_a_go_client_gets_values,
-    test_a_go_client_publishes_and_is_told_what_went_wrong,
-    test_a_python_client_gets_values,
-    test_a_python_client_is_told_what_went_wrong,
-    test_a_python_client_publishes,
-    test_lodestar_gets_values,
-    test_lodestar_is_told_what_went_wrong,
-    test_lodestar_publishes,
+    test_go_client_decodes_values_of_the_node_and_of_the_cache,
+    test_go_client_publishes_and_gets_the_error_of_the_node,
+    test_python_client_decodes_values_of_the_node_and_of_the_cache,
+    test_python_client_gets_the_error_of_the_node,
+    test_submissions_of_a_python_client_reach_the_node_as_json,
+    test_lodestar_decodes_values_of_the_node_and_of_the_cache,
+    test_lodestar_gets_the_error_of_the_node,
+    test_submissions_of_lodestar_reach_the_node_as_json,
 )
 
-# for pytest, which looks for them here
+# pytest finds the fixtures and tests by these names
 __all__ = [
     "go",
     "lodestar",
     "of_forks",
     "python",
     "specified",
-    "test_a_go_client_gets_values",
-    "test_a_go_client_publishes_and_is_told_what_went_wrong",
-    "test_a_python_client_gets_values",
-    "test_a_python_client_is_told_what_went_wrong",
-    "test_a_python_client_publishes",
-    "test_lodestar_gets_values",
-    "test_lodestar_is_told_what_went_wrong",
-    "test_lodestar_publishes",
+    "test_go_client_decodes_values_of_the_node_and_of_the_cache",
+    "test_go_client_publishes_and_gets_the_error_of_the_node",
+    "test_python_client_decodes_values_of_the_node_and_of_the_cache",
+    "test_python_client_gets_the_error_of_the_node",
+    "test_submissions_of_a_python_client_reach_the_node_as_json",
+    "test_lodestar_decodes_values_of_the_node_and_of_the_cache",
+    "test_lodestar_gets_the_error_of_the_node",
+    "test_submissions_of_lodestar_reach_the_node_as_json",
 ]
 
 HOSTS = ("native", "wasm")
@@ -44,5 +44,5 @@ SETTINGS = {"ssz": True, "ssz_request": "always", "cache": True}
 
 @pytest.fixture(scope="module")
 def url(start_envoy):
-    """Of what is in front of the node."""
+    """The URL of Envoy in front of the node."""
     return f"http://127.0.0.1:{start_envoy([route('/')], settings=SETTINGS).port}"

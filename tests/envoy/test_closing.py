@@ -1,14 +1,14 @@
-"""Clients that want their connection closed after an answer."""
+"""Clients that close their connection after one response."""
 
 from harness.client import Connection
 from harness.envoy import empty, route
 from harness.rpc import Node, call
 
 
-def test_a_hit_is_as_any_answer_of_envoys_own(start_envoy, origin):
-    """It is complete at once, and ends the connection. Envoy waits for the client to close
-    it first, up to `delayed_close_timeout`, where the answer is not a node's: once a filter
-    has answered, the connection manager asks for that wait (conn_manager_impl.cc: onData)."""
+def test_connection_of_a_hit_closes_as_that_of_a_local_reply(start_envoy, origin):
+    """A hit is complete at once, and ends the connection. Envoy waits for the client to close
+    it first, up to `delayed_close_timeout`, if the response is not a node's: once a filter has
+    responded, the connection manager starts that wait (conn_manager_impl.cc: onData)."""
     origin.answers(Node({"eth_getBlockByHash": b'"%b"' % (b"0" * 5000)}))
     http = {"delayed_close_timeout": "0.3s"}
     envoy = start_envoy([empty("/empty"), route("/", {"cache": True})], http=http)
@@ -16,7 +16,7 @@ def test_a_hit_is_as_any_answer_of_envoys_own(start_envoy, origin):
     fields = [("Content-Type", "application/json"), ("Connection", "close")]
 
     def ask(path, body):
-        """Whether it waited."""
+        """Whether Envoy waited for the client."""
         before = waits()
         with Connection(envoy.port) as connection:
             method = "POST" if body else "GET"

@@ -1,5 +1,6 @@
-"""Envoy's own brotli, zstd and gzip, before this filter and behind it, beside nodes that
-code by themselves: nothing is coded twice, everybody gets what he can take, and so do hits."""
+"""Envoy's own brotli, zstd and gzip, before this filter and behind it, with nodes that compress
+by themselves: no body is compressed twice, and each client, of hits too, gets a coding that it
+accepts."""
 
 import functools
 import itertools
@@ -34,7 +35,7 @@ FORMS = {"application/json": VALUE, OCTETS: VALUE_SSZ}
 PATH = "/eth/v1/beacon/states/%d/pending_consolidations"
 ENABLED = {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "config": {}}
 
-# in the order in which requests come to them; sszip is between
+# in the order in which requests pass them; sszip is between
 BEFORE = [f"{kind}-{coding}" for kind in ("compressor", "decompressor") for coding in CODINGS]
 BEHIND = [f"{name}-behind" for name in BEFORE]
 CHAINS = {
@@ -47,9 +48,9 @@ CHAINS = {
     "decoded-behind-coded-before": (*BEFORE[:3], *BEHIND[3:]),
     "coded-behind-decoded-before": (*BEFORE[3:], *BEHIND[:3]),
 }
-# docs/envoy-wasm.md: what is held would wait for ever
+# docs/envoy-wasm.md: a buffered body would wait for ever
 NOT_IN_A_SANDBOX = {name for name, filters in CHAINS.items() if {*filters} & {*BEHIND[3:]}}
-# What clients take: each coding's quality, as they say it.
+# Accept-Encoding of the clients.
 ACCEPTS = [
     None,
     "identity",
@@ -66,7 +67,7 @@ ACCEPTS = [
     "identity;q=0, zstd, gzip;q=0",
     "*",
 ]
-# The coding that the node sends; "asked": one that it is asked for.
+# The coding that the node sends; "asked": the one that its request accepts.
 SENT = by_tier(["gzip", "asked"], [None, "gzip", "br", "zstd", "asked"])
 _numbers = itertools.count(1)
 
@@ -103,9 +104,9 @@ def envoy(host, start_envoy):
 
 
 def taken(accept):
-    """The codings that a client takes; RFC 9110, 12.5.3."""
+    """The codings that a client accepts; RFC 9110, 12.5.3."""
     if accept is None:
-        return {"identity"}  # and any other, but who does not ask gets none
+        return {"identity"}  # any other is permitted, too, but not sent
     said = {}
     for one in accept.split(","):
         coding, _, quality = one.strip().partition(";q=")
@@ -118,7 +119,7 @@ def taken(accept):
 
 
 def node(coding, framing):
-    """It sends in that coding, whatever it is asked for; "asked": in what it is asked for."""
+    """A node that sends that coding for any request; "asked": the coding that is accepted."""
 
     def script(request):
         sent = coding
@@ -138,7 +139,7 @@ def node(coding, framing):
 
 
 def plain(response):
-    """Coded once at most."""
+    """The decoded body of a response with one coding at most."""
     codings = response.all("Content-Encoding")
     assert len(codings) <= 1, codings
     if not codings:
@@ -153,14 +154,14 @@ def is_hit(response):
 
 @pytest.mark.parametrize("sent", SENT)
 @pytest.mark.parametrize("chain", [chain for chain in CHAINS if chain not in NOT_IN_A_SANDBOX])
-def test_everybody_gets_what_he_can_take(envoy, origin, chain, sent):
+def test_clients_get_an_accepted_coding_with_compressors_of_envoy(envoy, origin, chain, sent):
     each_gets_what_he_can_take(envoy, origin, chain, sent)
 
 
 @pytest.mark.native("no decompressor of Envoy's behind a sandbox")
 @pytest.mark.parametrize("sent", SENT)
 @pytest.mark.parametrize("chain", sorted(NOT_IN_A_SANDBOX))
-def test_everybody_gets_what_he_can_take_of_what_was_decoded(envoy, origin, chain, sent):
+def test_clients_get_an_accepted_coding_with_a_decompressor_behind(envoy, origin, chain, sent):
     each_gets_what_he_can_take(envoy, origin, chain, sent)
 
 
@@ -184,7 +185,7 @@ def judge(about, response, body, chain, sent, accept):
     coding = response.coding or "identity"
     allowed = taken(accept)
     if response.status == 406:
-        # nobody decodes it, so that nothing else can be made of it
+        # no filter decodes the body, so that it can't be converted
         decodes = {"gzip", *(name.split("-")[1] for name in CHAINS[chain] if name in BEHIND[3:])}
         assert about[4] == OCTETS and sent in CODINGS and sent not in decodes, about
         return
@@ -192,7 +193,7 @@ def judge(about, response, body, chain, sent, accept):
     assert plain(response) == body, about
     assert response.header("Content-Type") == about[4], about
     if coding not in allowed:
-        # a node that does not heed what it is asked, and what nobody can decode
+        # a node that ignores Accept-Encoding, and a body that no filter decodes
         is_its = coding == sent and not is_hit(response)
         assert is_its or coding == "identity", about
     if coding != "identity" or allowed != {"identity"}:
@@ -203,13 +204,13 @@ def judge(about, response, body, chain, sent, accept):
 @pytest.mark.native("no decompressor of Envoy's behind a sandbox")
 @pytest.mark.parametrize("chain", ["decompressor-gzip-behind", "decoded-behind-coded-before"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_what_a_decompressor_behind_makes_of_long_answers(envoy, origin, chain, framing):
-    """It adds trailers to the last piece, of which a filter that waits is never told."""
+def test_long_response_is_right_with_a_decompressor_behind(envoy, origin, chain, framing):
+    """It adds trailers to the last piece, which a waiting filter is not notified of."""
     value = json.dumps({"data": [{"index": str(n), "x": "ab" * 40} for n in range(5000)]}).encode()
     coded = gzipped(value)
 
     def node(request):
-        """What comes last is little, and late."""
+        """The last piece is short, and late."""
         go_on = threading.Event()
         threading.Timer(0.05, go_on.set).start()
         fields = [("Content-Encoding", "gzip"), ("Cache-Control", "max-age=60")]
@@ -228,8 +229,8 @@ def test_what_a_decompressor_behind_makes_of_long_answers(envoy, origin, chain, 
         assert is_hit(response) == bool(cached), about
 
 
-def test_requests_that_come_coded(envoy, origin):
-    """A decompressor before sszip has decoded them: they are looked up as any other."""
+def test_compressed_request_is_looked_up_after_a_decompressor(envoy, origin):
+    """A decompressor before sszip has decoded the requests: they are looked up."""
     node = Node({"eth_getBlockByHash": b'"%b"' % (b"0" * 5000)})
     origin.answers(node)
     for turn in range(3):

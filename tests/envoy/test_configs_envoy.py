@@ -1,6 +1,6 @@
-"""The configurations that operators copy (configs/envoy), as they are but for ports, names of
-files and certificates, and the same with the filter in its sandbox, put in as they say: there
-are hits, and what each of them is for is there."""
+"""The configurations that operators copy (configs/envoy), unchanged but for ports, file names
+and certificates, and the same with the Wasm filter, put in as they describe: there are hits,
+and each configuration fulfils its purpose."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ RESULT = b'{"hash":"0x%b","x":"%b"}' % (b"ab" * 32, b"0" * 3000)
 CHAIN_ID = call("eth_chainId")
 PAGE = "/eth/v2/beacon/blocks/head"
 GZIP = ("Accept-Encoding", "gzip")
-# The module's, which sszip-cached has in the sandbox.
+# Settings of the module that sszip-cached has for the sandbox.
 DAEMONS = ("cache_path", "cache_memory", "cache_head")
 
 
@@ -42,7 +42,7 @@ def is_hit(response):
 
 
 def sandboxed(text, owner):
-    """The configuration with what is of the filter taken from sszip-wasm.yaml."""
+    """The configuration with the filter of sszip-wasm.yaml."""
     text = re.sub(r"%DYNAMIC_METADATA\(sszip:(\w+)\)%", r"%FILTER_STATE(wasm.sszip.\1:PLAIN)%", text)
     found = yaml.safe_load(text)["static_resources"]
     example = (FOLDER / "sszip-wasm.yaml").read_text()
@@ -50,7 +50,7 @@ def sandboxed(text, owner):
     example = yaml.safe_load(example)["static_resources"]
     (ours,) = [one for one in http(example["listeners"][0])["http_filters"] if one["name"] == "sszip"]
     found["clusters"] += [one for one in example["clusters"] if one["name"] == "sszip_cached"]
-    # status and purges are the daemon's, at its socket
+    # status and purges are served by the daemon, at its socket
     found["listeners"] = [one for one in found["listeners"] if one["name"] != "local"]
     for listener in found["listeners"]:
         listener["per_connection_buffer_limit_bytes"] = example["listeners"][0]["per_connection_buffer_limit_bytes"]
@@ -90,7 +90,7 @@ def into_metadata(route):
 
 
 class Running:
-    """Envoy with one of the files, in whichever host."""
+    """Envoy with one of the files, in either host."""
 
     def __init__(self, host, name, changes, heads=()):
         self.owner = Owner(heads).start() if host == "wasm" else None
@@ -112,7 +112,7 @@ class Running:
             self.owner.close()
 
     def forget(self):
-        """What the test before has stored."""
+        """Removes entries that the test before has stored."""
         if self.owner:
             self.owner.purge(everything=True)
 
@@ -121,12 +121,12 @@ class Running:
         return Tls(self.envoy.port, "rpc.example.org", source)
 
     def ask(self, *arguments, source="127.0.0.1", **more):
-        """Over TLS."""
+        """Sends a request over TLS."""
         with self.tls(source) as connection:
             return asked(connection, "rpc.example.org", *arguments, **more)
 
     def until_hit(self, ask):
-        """In a sandbox it is stored some milliseconds later, and looked up for 20."""
+        """The hit: a sandbox stores some milliseconds later, and waits 20 ms for a lookup."""
         return self.envoy.wait_for(lambda: is_hit(got := ask()) and got, "a hit")
 
 
@@ -171,7 +171,7 @@ def rpc(host, session_origin, sockets):
     running.stop()
 
 
-def test_http2_and_a_hit_under_any_id(rpc, node):
+def test_rpc_yaml_serves_hits_under_any_id_over_http2(rpc, node):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("11" * 32))
 
     def curl(id):
@@ -187,7 +187,7 @@ def test_http2_and_a_hit_under_any_id(rpc, node):
     rpc.envoy.wait_for(lambda: curl(7), "a hit")
 
 
-def test_pages_of_all_origins_share(rpc, node, origin):
+def test_rpc_yaml_shares_entries_between_web_origins(rpc, node, origin):
     asks = [lambda name=name: rpc.ask("/", BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "ab"]
     asks[0]()
     for name, ask in zip("ab", asks, strict=True):
@@ -202,7 +202,7 @@ def test_pages_of_all_origins_share(rpc, node, origin):
     assert len(origin.received()) == before
 
 
-def test_what_may_be_called(rpc, node):
+def test_rpc_yaml_denies_methods_and_long_batches(rpc, node):
     for method in ("debug_traceBlock", "eth_sendTransaction", "engine_getPayloadV3"):
         got = rpc.ask("/", call(method))
         assert (got.status, json.loads(got.decoded)["error"]["code"]) == (200, -32601), method
@@ -212,26 +212,26 @@ def test_what_may_be_called(rpc, node):
     assert rpc.ask("/elsewhere", CHAIN_ID).status == 404
 
 
-def test_a_rate_for_each_client(rpc, node):
+def test_rpc_yaml_limits_the_rate_of_each_client(rpc, node):
     statuses = []
     with rpc.tls("127.0.0.2") as connection:
         while 429 not in statuses and len(statuses) < 2000:
             got = asked(connection, "rpc.example.org", "/", CHAIN_ID, headers=[("Origin", "https://a.test")])
             statuses.append(got.status)
     assert statuses[:100] == [200] * 100 and got.status == 429 and not is_hit(got)
-    # or no page could tell what it was
+    # without it a web page could not read the error
     assert got.all("Access-Control-Allow-Origin") == ["https://a.test"]
     assert rpc.ask("/", CHAIN_ID, source="127.0.0.3").status == 200
 
 
-def test_websocket_beside_it(rpc):
+def test_rpc_yaml_forwards_websockets(rpc):
     with rpc.tls() as connection, websockets.sync.client.connect("ws://rpc.example.org/", sock=connection.socket, proxy=None) as ws:
         for message in (BLOCK.decode(), "x" * 100_000):
             ws.send(message)
             assert ws.recv(20) == message
 
 
-def test_the_log(rpc, node):
+def test_rpc_yaml_logs_hits_as_json(rpc, node):
     asking = call("eth_getBlockByHash", '["0x%s",true]' % ("22" * 32))
     rpc.until_hit(lambda: rpc.ask("/", asking))
 
@@ -269,7 +269,7 @@ def auth(host, session_origin, service, tmp_path_factory):
     running.stop()
 
 
-def test_whoever_has_the_password_shares(auth, node, origin):
+def test_auth_yaml_shares_entries_between_authenticated_clients(auth, node, origin):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("33" * 32))
 
     def ask(password):
@@ -285,7 +285,7 @@ def test_whoever_has_the_password_shares(auth, node, origin):
     assert all(request.header("Authorization") is None for request in origin.received())
 
 
-def test_keys_share_and_nobody_else_gets_a_hit(auth, node, origin, service):
+def test_auth_yaml_shares_entries_between_valid_keys_only(auth, node, origin, service):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("44" * 32))
 
     def ask(path, host="keys.example.org"):
@@ -334,7 +334,7 @@ def chains(host):
         node.stop()
 
 
-def test_chains_dont_mix(chains):
+def test_chains_yaml_keeps_chains_apart(chains):
     for path, id in (("/mainnet", "0x1"), ("/gnosis", "0x64")) * 2:
         got = chains.until_hit(lambda path=path: chains.envoy.ask(path, CHAIN_ID))
         assert json.loads(got.decoded)["result"] == id
@@ -342,8 +342,8 @@ def test_chains_dont_mix(chains):
 
 
 @pytest.mark.parametrize("path, other", [("/mainnet", "/gnosis"), ("/gnosis", "/mainnet")])
-def test_each_chain_is_followed(chains, path, other):
-    """What is said of the head holds for a slot, but no longer than the head does."""
+def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
+    """A response about the head is a hit for a slot, but no longer than the head stays."""
 
     def ask(path):
         return chains.envoy.ask(path, call("eth_blockNumber"))
@@ -354,7 +354,7 @@ def test_each_chain_is_followed(chains, path, other):
     chain, elsewhere = chains.nodes[path], number(other)
 
     def goes_with_its_head():
-        """Whether the old head is not sent until its time is over, which is some seconds."""
+        """Whether the old head is removed before its TTL of some seconds has passed."""
         # the owner knows the chain a moment after its start
         chains.until_hit(lambda: ask(path))
         before, remaining = chain.head, []
@@ -369,12 +369,12 @@ def test_each_chain_is_followed(chains, path, other):
         chains.envoy.wait_for(is_new, "the new head")
         return "0" not in remaining
 
-    # a follower that is kept from running for seconds is late, and so it is tried again
+    # a follower that is not scheduled for seconds is late, and so this is repeated
     assert any(goes_with_its_head() for _ in range(4))
     assert number(other) == elsewhere
 
 
-def test_a_page_in_both_formats(chains):
+def test_chains_yaml_serves_json_and_ssz_from_the_cache(chains):
     for accept, kind in (("application/json", "{"), ("application/octet-stream", "d")) * 2:
         ask = lambda accept=accept: chains.envoy.ask(PAGE, headers=[("Accept", accept)])  # noqa: E731
         got = chains.until_hit(ask)
@@ -383,7 +383,7 @@ def test_a_page_in_both_formats(chains):
 
 
 @pytest.mark.native("there it is the daemon that has them")
-def test_what_is_for_this_machine(chains):
+def test_chains_yaml_serves_status_and_purge_locally(chains):
     def local(path, method="GET"):
         with client.Connection(chains.local) as connection:
             return connection.exchange(path, method=method, body=b"" if method == "POST" else None)

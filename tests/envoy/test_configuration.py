@@ -1,4 +1,4 @@
-"""What may be configured in Envoy, and what is logged of what may not."""
+"""Settings in Envoy, and the errors that are logged for invalid ones."""
 
 import json
 
@@ -45,14 +45,14 @@ WRONG_IN_SANDBOX = [
         f'"verify" {SANDBOX}it asks nothing of its own of nodes',
     ),
     (
-        # what Envoy makes of it is no JSON
+        # Envoy's conversion of the value is no JSON
         {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"ssz": True}},
         "configuration (a google.protobuf.StringValue) is not JSON",
     ),
     ({"cache_lookup_timeout": "2s"}, '"cache_lookup_timeout" has an invalid value "2s": it must be a time with its unit'),
     ({"buffer_limit": "1k"}, '"buffer_limit" has an invalid value "1k": it must be a size from'),
 ]
-# a sandbox reads the settings of routes when their requests come
+# a sandbox reads the settings of routes with their requests
 PLACES = [("native", "filter"), ("native", "route"), ("wasm", "filter")]
 WRONG_BY_HOST = {"native": WRONG + WRONG_IN_MODULE, "wasm": WRONG + WRONG_IN_SANDBOX}
 
@@ -63,7 +63,7 @@ def start_sandbox(session_origin):
 
 
 def validated(host, place, origin, settings):
-    """The exit status of `--mode validate`, and what it has logged."""
+    """The exit status of `--mode validate`, and its log."""
     if host == "native":
         of_route = settings if place == "route" else None
         envoy = Envoy([route("/", of_route)], origin=origin, settings={} if of_route else settings)
@@ -100,7 +100,7 @@ UNKNOWN_METHODS = [
 
 @pytest.mark.parametrize("settings, meant", UNKNOWN_METHODS, ids=lambda value: "-".join(value)[:20])
 @pytest.mark.parametrize("kind, place", PLACES)
-def test_unknown_methods_are_warned_of_with_the_nearest_known_one(session_origin, kind, place, settings, meant):
+def test_unknown_methods_are_warned_of_with_the_nearest_known_method(session_origin, kind, place, settings, meant):
     status, text = validated(kind, place, session_origin, settings)
     assert status == 0, text
     (name,) = settings
@@ -110,7 +110,7 @@ def test_unknown_methods_are_warned_of_with_the_nearest_known_one(session_origin
     assert f'sszip: "{name}" ' in line and f'did you mean "{meant}"?' in line
 
 
-def test_a_route_says_what_is_different(start_envoy, origin):
+def test_route_overrides_settings_of_the_filter(start_envoy, origin):
     routes = [
         route("/off", {"enable": False}),
         route("/long", {"min_length": "1m"}),
@@ -122,7 +122,7 @@ def test_a_route_says_what_is_different(start_envoy, origin):
     origin.answers(answer(BODY))
     modes = {path: envoy.get(path).mode for path in ("/off", "/long", "/text", "/")}
     assert modes == {"/off": "off", "/long": "too-small", "/text": "type", "/": "oneshot"}
-    # what the filter says holds where the route says nothing
+    # a setting of the filter applies where the route has none
     origin.answers(answer(BODY, type="text/plain"))
     assert {path: envoy.get(path).mode for path in ("/text", "/")} == {
         "/text": "oneshot",
@@ -151,6 +151,6 @@ def test_sandbox_is_off_for_a_route_that_is_invalid(start_sandbox, origin, said,
     assert (plain.mode, plain.body) == ("off", BODY)
     assert envoy.get("/").mode == "oneshot"
     assert why in envoy.error_log()
-    # it is said once
+    # the error is logged once
     assert envoy.get("/wrong").body == BODY
     assert envoy.error_log().count("sszip is off for a route") == 1

@@ -1,6 +1,6 @@
-"""What can happen to the daemon that the filter in Envoy's sandbox asks: it is not there,
-dies, stops, comes back with less than it had, or what is there is none. Clients get the
-node's answers meanwhile, and hits once it is back."""
+"""Failures of the daemon of Envoy's Wasm filter: it is missing, dies, stops, returns with less
+data, or is another server. Clients receive the node's responses meanwhile, and hits once it is
+back."""
 
 import itertools
 import re
@@ -27,7 +27,7 @@ SETTINGS = {
 }
 RESULT = b'"0x' + b"00112233" * 600 + b'"'
 
-# beyond what Clients ask for
+# beyond the numbers that Clients use
 _numbers = itertools.count(1000)
 
 
@@ -71,7 +71,7 @@ def daemon():
 
 
 def ask(envoy, number):
-    """Whether the answer, which is right, is a stored one."""
+    """Whether the response, which must be right, is a hit."""
     response = envoy.post("/", by_hash(number, id=str(number)))
     assert response.status == 200
     assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (number, RESULT)
@@ -83,12 +83,12 @@ def purge(envoy):
 
 
 def new():
-    """What nobody has asked for."""
+    """A number that no test has requested."""
     return next(_numbers)
 
 
 def hits_come(envoy):
-    """Something that is asked again and again is a hit then, and so is something new."""
+    """Waits until a repeated request is a hit, for two new numbers."""
     for number in (new(), new()):
         envoy.wait_for(lambda number=number: ask(envoy, number), "a hit")
 
@@ -98,8 +98,8 @@ def lines(envoy, text):
 
 
 class TestTheDaemon:
-    def test_it_was_never_there(self, make, daemon, node):
-        """It may come later; all that is said of it is said once."""
+    def test_daemon_that_starts_late_is_used_and_logged_once(self, make, daemon, node):
+        """It may start later; each change of its health is logged once."""
         envoy = make(daemon, workers=1)
         number = new()
         envoy.wait_for(
@@ -118,7 +118,7 @@ class TestTheDaemon:
         assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers again") == 1
 
     @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
-    def test_it_goes_under_load(self, make, daemon, origin, how):
+    def test_responses_are_current_when_the_daemon_is_lost_under_load(self, make, daemon, origin, how):
         envoy = make(daemon.start(), workers=4)
         clients = Clients(envoy, clients=8)
         origin.answers(clients.serve)
@@ -146,13 +146,13 @@ class TestTheDaemon:
                 envoy.wait_for(purged, "a purge that holds")
                 clients.await_more(100)
         assert clients.faults == []
-        # what was purged while nobody was there
+        # purges that were sent while the daemon was unreachable
         envoy.expect("purge of")
         origin.answers(Node({"eth_getBlockByHash": RESULT}))
         hits_come(envoy)
 
-    def test_a_purge_while_it_is_away(self, make, daemon, node):
-        """Nobody can take it for done, and it is known not to be: it has reached nobody."""
+    def test_purge_is_a_503_while_the_daemon_is_unreachable(self, make, daemon, node):
+        """Such a purge is not acknowledged, and known to have reached no process."""
         envoy = make(daemon)
         envoy.expect("purge of")
         for _ in range(5):
@@ -166,13 +166,13 @@ class TestTheDaemon:
 
 
 class Between:
-    """Passes on what a daemon is asked, and what it answers as `mangled` makes it."""
+    """Forwards requests to a daemon, and its replies as changed by `mangled`."""
 
     def __init__(self, owner, folder):
         self.owner = owner
         self.server = Origin(folder)
         self.socket = self.server.path
-        # of a status, fields and a body makes a script; None: they are passed on
+        # makes a script of status, headers and body; None: replies are forwarded
         self.mangled = None
         self.count = 0
         self.server.answers(self._answer)
@@ -181,7 +181,7 @@ class Between:
         fields = [line.decode().split(": ", 1) for line in request.head.split(b"\r\n")[1:]]
         path = request.target
         if self.mangled and request.method == "GET":
-            # nobody would know of the lease, which others would wait for
+            # the lease would be lost, and others would wait for it
             path = request.path
         status, fields, body = self.owner.request(request.method, path, request.body, fields)
         fields = {name.lower(): value for name, value in fields.items()}
@@ -204,7 +204,7 @@ def between(daemon, tmp_path):
 
 @pytest.fixture(scope="module")
 def all_between(tmp_path_factory):
-    """One for all tests that change what it says."""
+    """One proxy for all tests that change replies."""
     owner = Owner(max_size="64m", memory="32m").start()
     between = Between(owner, tmp_path_factory.mktemp("between"))
     yield between
@@ -224,7 +224,7 @@ def written(status, fields, body):
 
 
 def with_field(name, value):
-    """The answer with a field changed; None: without it."""
+    """The reply with a header changed; None: without it."""
 
     def mangled(status, fields, body):
         fields = {**fields, name: value}
@@ -256,7 +256,7 @@ def in_chunks_that_break_off(status, fields, body):
 
 
 def slowly(status, fields, body):
-    """Each quarter takes longer than there is time for all of it."""
+    """Sends a quarter of the reply at a time: together they exceed the timeout."""
     said = b"".join(written(status, fields, body))
     step = len(said) // 4 + 1
     pause = Until(threading.Event(), seconds=0.03)
@@ -272,7 +272,7 @@ def bytes_of(*script):
 
 
 PROBLEM = b'{"title":"there is too much at a time","status":503}\n'
-# What is none of an answer of an owner's: nothing may come of it.
+# Replies that are not those of an owner, and must have no effect.
 NOT_OURS = {
     "bytes": bytes_of(b"\0\xff\x16\x03\x01 garbage\r\n\r\n" * 9, CLOSE),
     "nothing": bytes_of(CLOSE),
@@ -293,7 +293,7 @@ NOT_OURS = {
     "a state that is none": with_field("sszip-chain-state", '{"namespace":"00"}'),
     "a chain without a state": with_field("sszip-chain", "7"),
 }
-# Of what finds something, but not what was stored.
+# Changes of replies with an entry: the entry is not the stored one.
 NO_ENTRIES = {
     "of another version": with_body(lambda body: body[:3] + bytes([body[3] ^ 0xFF]) + body[4:]),
     "empty": with_body(lambda _: b""),
@@ -309,13 +309,13 @@ NO_ENTRIES = {
 
 
 def and_more(*answer):
-    """It is right, but what follows is no answer to the next request."""
+    """A right reply, followed by bytes that are no reply to the next request."""
     return [*written(*answer), b"more"]
 
 
 class TestWhatIsNoDaemon:
     @pytest.mark.parametrize("what", [*NOT_OURS, *NO_ENTRIES])
-    def test_an_answer_that_is_none(self, envoy, all_between, node, what):
+    def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, what):
         between = all_between
         known, fresh = new(), [new() for _ in range(5)]
         envoy.wait_for(lambda: ask(envoy, known), "a hit")
@@ -331,7 +331,7 @@ class TestWhatIsNoDaemon:
             envoy.wait_for(lambda number=number: ask(envoy, number), "a hit")
         envoy.check()
 
-    def test_one_after_the_other_under_load(self, make, between, origin):
+    def test_responses_are_current_with_invalid_replies_under_load(self, make, between, origin):
         envoy = make(between, workers=4)
         clients = Clients(envoy, clients=8)
         origin.answers(clients.serve)
@@ -351,16 +351,16 @@ class TestWhatIsNoDaemon:
 
 
 def on_200(mangled):
-    """Of what finds nothing the answer is left as it is."""
+    """The change for replies with status 200 only."""
     return lambda status, *rest: (mangled if status == 200 else written)(status, *rest)
 
 
 class TestVersions:
-    """What is asked for has its version in its path, and what is answered shows it by a
-    field that older ones do not have."""
+    """Requests have a version in their path, and replies a header that older versions
+    lack."""
 
     @pytest.mark.parametrize("what", ["too old", "another server's 404"])
-    def test_it_is_said_once_that_it_is_another(self, make, between, node, what):
+    def test_daemon_of_another_version_is_logged_once(self, make, between, node, what):
         between.mangled = NOT_OURS[what]
         envoy = make(between, workers=1)
         number = new()
@@ -371,13 +371,13 @@ class TestVersions:
             assert not ask(envoy, number)
         assert node.count() == before + 30
         assert lines(envoy, text) == 1 and lines(envoy, "does not answer") == 0
-        # it is replaced by one of this version
+        # the daemon is replaced by one of this version
         between.mangled = None
         hits_come(envoy)
         assert lines(envoy, "") == 2 and lines(envoy, "answers again") == 1
 
-    def test_two_versions_side_by_side(self, make, daemon, between, node):
-        """What one has the other one does not take, nor break."""
+    def test_two_versions_of_the_daemon_are_independent(self, make, daemon, between, node):
+        """Neither version reads, or damages, the entries of the other."""
         between.mangled = NOT_OURS["another server's 404"]
         other, ours = make(between), make(daemon)
         number = new()

@@ -1,4 +1,4 @@
-"""Clients and nodes that go away at any point, while others go on."""
+"""Clients and nodes that abort at any point, while others continue."""
 
 import contextlib
 import random
@@ -47,7 +47,8 @@ def envoy(start_envoy, node):
 
 
 def requests(random):
-    """What is asked: short and long, coded, looked up, waited for, transcoded, refused."""
+    """A request of a random kind: short, long, compressed, looked up, coalesced, transcoded or
+    rejected."""
     number = random.randrange(20)
     fields = [
         ("Content-Type", "application/json"),
@@ -67,8 +68,8 @@ def requests(random):
 
 
 def leaves(port, seed):
-    """Clients that leave at points that are random: while they ask, before the answer, in
-    its midst, or at its end."""
+    """Clients that abort at random points: while they send, before the response, within it,
+    or at its end."""
     chance = random.Random(seed)
     for _ in range(EACH):
         method, path, fields, body = requests(chance)
@@ -100,7 +101,7 @@ class Connecting:
 
 
 def resets(port, seed):
-    """The same over HTTP/2: streams are reset, and now and then the connection ends."""
+    """Clients over HTTP/2 that reset streams, and close connections now and then."""
     chance = random.Random(seed)
     left = EACH
     while left > 0:
@@ -119,7 +120,7 @@ def resets(port, seed):
 
 
 def breaks(seed):
-    """A node that leaves at any point, too."""
+    """A node that aborts at any point, too."""
     chance = random.Random(seed)
 
     def script(request):
@@ -144,7 +145,7 @@ def settled(envoy, node):
 
 
 def right(envoy, origin):
-    """What is asked afterwards is answered as ever."""
+    """Asserts that later requests receive right responses."""
     origin.answers(answer(BODY))
     for path in ("/held", "/at-once"):
         assert envoy.get(path).decoded == BODY
@@ -171,9 +172,9 @@ def storm(envoy, start):
         assert not thread.is_alive()
 
 
-def test_a_thousand_of_them(envoy, node, origin):
-    """Clients over HTTP/1.1 and HTTP/2, with the node's breaks among it: nothing is left of
-    them, neither streams nor memory."""
+def test_no_streams_or_memory_remain_after_a_thousand_aborts(envoy, node, origin):
+    """Clients over HTTP/1.1 and HTTP/2 abort together with the node: neither streams nor
+    memory of them remain."""
     right(envoy, origin)
     sizes = []
     for round in range(2):
@@ -187,8 +188,8 @@ def test_a_thousand_of_them(envoy, node, origin):
     assert sizes[1] - sizes[0] < 20 << 10, sizes
 
 
-def test_who_leads_leaves(envoy, origin):
-    """Who waits for what another one has asked gets it all the same."""
+def test_follower_gets_the_response_when_the_leader_aborts(envoy, origin):
+    """The follower receives the response of the flight all the same."""
     origin.answers(
         Node({"eth_getBlockByHash": lambda params: b'{"hash":"%b"}' % params[0].encode()})
     )

@@ -1,6 +1,6 @@
-"""Filters whose configuration comes by itself (ECDS): streams that are under way have the
-one before, and the last of them ends it, on its worker, with what the filter has asked on
-its own account."""
+"""Filters with discovered configuration (ECDS): streams in flight keep the previous
+configuration, and the last of them ends it, on its worker, with the filter's background
+requests."""
 
 import contextlib
 import json
@@ -25,9 +25,9 @@ SETTINGS = {
     "cache_use_stale": "updating",
     "ssz": True,
 }
-# what each host has beside
+# additional settings of each host
 OWN = {
-    # longer than a client waits: a follower whose leader is gone is a fault
+    # longer than a client waits: a follower without a leader fails its test
     "native": {"cache_background_update": True, "cache_lock_timeout": "60s"},
     "wasm": {"cache_owner": "cluster:sszip_cached"},
 }
@@ -45,8 +45,8 @@ def envoy(host, origin):
 
 
 @pytest.mark.native("a sandbox asks nodes in the name of its root, on its worker")
-def test_a_filter_ends_on_a_worker_while_it_asks(envoy, origin):
-    """The node is slow with what nobody waits for."""
+def test_filter_config_ends_on_a_worker_during_its_background_request(envoy, origin):
+    """The node is slow with the background request."""
     for turn in range(100):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
             envoy.renew(min_length=turn + 1)
@@ -58,14 +58,14 @@ def test_a_filter_ends_on_a_worker_while_it_asks(envoy, origin):
 
 
 @pytest.mark.native("the same")
-def test_a_filter_that_nothing_of_ours_takes_the_place_of(envoy, origin):
-    """Nobody tells it: what it asks is awaited by the worker."""
+def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin):
+    """The filter is not notified: its worker waits for the background request."""
     for turn in range(10):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
             envoy.renew(OTHER)
             go_on.set()
             time.sleep(0.1)
-            # its worker waits, and answers nothing else meanwhile
+            # its worker waits, and sends no other response meanwhile
             origin.answers(answer(b"after"), "/after")
             slow.send(request_bytes("/after"))
             time.sleep(0.1)
@@ -77,12 +77,12 @@ def test_a_filter_that_nothing_of_ours_takes_the_place_of(envoy, origin):
         assert envoy.ask(f"/calls/{turn}", CALL).header("Cache-Status") is None
         envoy.check()
         envoy.renew()
-    # none was broken off, by a thread that is not its own
+    # no request was reset by a thread that does not own it
     assert sum(envoy.stats(r"node\.upstream_rq_tx_reset$").values()) == 0
 
 
 def came(connection):
-    """What has come, and is still to be read."""
+    """The bytes that have arrived, and are still to be read."""
     connection.socket.setblocking(False)
     try:
         said = connection.socket.recv(65536, socket.MSG_PEEK)
@@ -108,14 +108,14 @@ def under_way(envoy, origin, turn):
         slow.send(request_bytes(f"/slow/{turn}"))
         slow.read_head()
         envoy.wait_for(lambda: origin.received(f"/slow/{turn}"), "the node to be asked")
-        # what is stored goes out, and the new one is asked for
+        # the stored response is sent, and the update starts
         assert json.loads(envoy.ask(path, CALL).decoded)["result"] == "0x1"
         envoy.wait_for(node.count, "the update")
         yield slow, go_on, gate
 
 
-def test_filters_that_change_under_load(envoy, origin, host):
-    """With updates and questions under way all the time: no answer is wrong or lost."""
+def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, origin, host):
+    """Updates and probes are in flight all the time: no response is wrong or lost."""
     path = "/eth/v1/beacon/states/9/pending_consolidations"
     value = b'{"version":"electra","data":[]}'
     fields = [("Eth-Consensus-Version", "electra")]
@@ -129,13 +129,13 @@ def test_filters_that_change_under_load(envoy, origin, host):
             envoy.renew(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # the lease of a sandbox that is gone is over after ten seconds; who waits for it goes on after five
+    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
     assert host == "native" or load.longest < 8
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")
 
 
-def test_a_filter_that_goes_and_comes_back_under_load(envoy, origin, host):
-    """Meanwhile there is none, or a stream has the one that has gone."""
+def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(envoy, origin, host):
+    """Meanwhile there is no filter, or a stream has the removed one."""
     whole = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"1" * 3000)
     origin.answers(Node({"eth_blockNumber": b'"0x%b"' % (b"1" * 3000)}, newline=b""))
     fields = [*JSON, ("Accept-Encoding", "gzip")]
@@ -152,6 +152,6 @@ def test_a_filter_that_goes_and_comes_back_under_load(envoy, origin, host):
             envoy.wait_for(is_there, "it to be back")
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
-    # the lease of a sandbox that is gone is over after ten seconds; who waits for it goes on after five
+    # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
     assert host == "native" or load.longest < 8
     envoy.wait_for(lambda: envoy.active() == 0, "all to end")

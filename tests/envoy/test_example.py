@@ -1,4 +1,4 @@
-"""The configuration that operators copy, as it is but for its ports."""
+"""The configuration that operators copy, unchanged but for its ports."""
 
 import pathlib
 import tempfile
@@ -38,7 +38,7 @@ def ask(envoy, *, target="/", **request):
         return connection.exchange(target, **request)
 
 
-def test_the_example_compresses_keeps_and_changes_formats(envoy):
+def test_example_compresses_caches_and_transcodes(envoy):
     compresses_keeps_and_changes_formats(envoy)
 
 
@@ -53,7 +53,7 @@ def compresses_keeps_and_changes_formats(envoy):
         return response.header("Cache-Status")
 
     assert status() == "sszip; fwd=miss"
-    # a sandbox stores it some milliseconds later
+    # a sandbox stores the response some milliseconds later
     envoy.wait_for(lambda: status().startswith("sszip; hit"), "a hit")
     ssz = ask(envoy, target=BLOCK, headers=[("Accept", "application/octet-stream")])
     assert (ssz.status, ssz.header("Content-Type")) == (200, "application/octet-stream")
@@ -63,7 +63,7 @@ def compresses_keeps_and_changes_formats(envoy):
     assert ask(envoy, method="POST", headers=headers, body=CHAIN_ID).status == 200
 
 
-def test_the_example_has_a_status_page_and_purges(envoy):
+def test_example_has_a_status_page_and_purges(envoy):
     has_a_status_page_and_purges(envoy)
     assert b"sszip_cache_requests_total" in ask(envoy, target="/sszip?format=prometheus").body
 

@@ -1,4 +1,4 @@
-"""The configuration of the sandbox that operators copy, as it is but for its ports and
+"""The configuration of the sandbox that operators copy, unchanged but for its ports and
 paths."""
 
 import pathlib
@@ -33,11 +33,11 @@ def envoy():
     node.stop()
 
 
-def test_the_example_compresses_keeps_and_changes_formats(envoy):
+def test_example_compresses_caches_and_transcodes(envoy):
     compresses_keeps_and_changes_formats(envoy)
 
 
-def test_what_was_asked_by_one_worker_is_a_hit_on_another(envoy):
+def test_response_of_one_worker_is_a_hit_on_another(envoy):
     body = b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["latest",true]}'
     headers = [("Content-Type", "application/json")]
 
@@ -47,9 +47,9 @@ def test_what_was_asked_by_one_worker_is_a_hit_on_another(envoy):
         return "hit" in response.header("Cache-Status")
 
     envoy.wait_for(is_hit, "a hit")
-    # what a busy machine takes longer for than 20 ms is asked of the node
+    # a lookup that takes longer than 20 ms on a busy machine is sent to the node
     assert sum(is_hit() for _ in range(20)) >= 12
 
 
-def test_the_example_has_a_status_page_and_purges(envoy):
+def test_example_has_a_status_page_and_purges(envoy):
     has_a_status_page_and_purges(envoy)

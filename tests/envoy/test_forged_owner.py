@@ -1,5 +1,5 @@
-"""Entries of an owner that no answer can be made of, by their status, fields or length: on each
-host they are misses, and counted."""
+"""Entries of an owner whose status, headers or length are invalid: on each host they are
+misses, and counted."""
 
 import itertools
 import struct
@@ -30,10 +30,10 @@ server {
 }
 """
 SETTINGS = {"cache": True, "cache_namespace": "main", "cache_valid": "immutable 1h"}
-# magic, length and flags are before an entry's head, which begins with the status
+# magic, length and flags precede an entry's head, which begins with the status
 HEAD = 9
 STATUS = b"\xc8\x01"
-# what is stored of the node's answer: names as long as those that are forged
+# headers of the stored response, as long as those of the forged entries
 FIELDS = [
     ("X-Ten-Long", "value of mine"),
     ("X-Fourteen-Let", "12345678"),
@@ -43,7 +43,7 @@ _numbers = itertools.count(1)
 
 
 def number(value):
-    """As entries have it (LEB128)."""
+    """The number in the entries' encoding (LEB128)."""
     low, high = value & 0x7F, value >> 7
     return bytes([low | 0x80, high]) if high else bytes([low])
 
@@ -72,7 +72,7 @@ def replaced(old, new):
 
 def cut(entry):
     (length,) = struct.unpack("<I", entry[4:8])
-    # the head alone, which says how long what is compressed becomes
+    # the head alone, with the length of the decompressed body
     return entry[: HEAD + length]
 
 
@@ -87,7 +87,7 @@ FORGED = {
     "Transfer-Encoding": replaced(b"x-seventeen-lette", b"transfer-encoding"),
     "no payload": cut,
 }  # fmt: skip
-# calls have none of these fields
+# entries of calls have none of these headers
 OF_FIELDS = [name for name, forge in FORGED.items() if forge.__qualname__.startswith("replaced")]
 
 
@@ -100,7 +100,7 @@ def daemon():
 
 @pytest.fixture(scope="module")
 def writer(daemon, session_origin):
-    """An nginx that stores what is forged then, and tells its key."""
+    """An nginx that stores the entries to be forged, and returns their keys."""
     nginx = Nginx(NGINX % daemon.socket, origin=session_origin)
     nginx.owner = daemon
     nginx.start()
@@ -129,14 +129,14 @@ def host(request, daemon, session_origin):
 
 
 def invalid(host):
-    """How many entries the host has counted as invalid."""
+    """The number of entries that the host has counted as invalid."""
     if host.kind == "nginx":
         return entries_refused(told(host))
     return sum(host.stats(r"owner\.invalid_entries$").values())
 
 
 def entries_refused(report):
-    """The number at whichever place of the page it is."""
+    """The number, at any depth of the report."""
     if isinstance(report, dict):
         if "invalid_entries" in report:
             return report["invalid_entries"]
@@ -153,7 +153,7 @@ def ask(server, target, body):
 
 
 class Stored:
-    """An answer that the daemon has, which no host under test has asked for."""
+    """An entry of the daemon that no host under test has requested."""
 
     def __init__(self, writer, origin, daemon, is_call):
         unique = next(_numbers)
@@ -189,7 +189,7 @@ CASES = [(name, False) for name in FORGED] + [(name, True) for name in FORGED if
 
 
 @pytest.mark.parametrize("name, is_call", CASES, ids=lambda value: str(value))
-def test_entry_that_is_no_answer_is_a_miss(host, writer, origin, daemon, name, is_call):
+def test_invalid_entry_is_a_miss_and_counted(host, writer, origin, daemon, name, is_call):
     stored = Stored(writer, origin, daemon, is_call)
     stored.put(FORGED[name](stored.entry))
     before = invalid(host)
@@ -202,12 +202,12 @@ def test_entry_that_is_no_answer_is_a_miss(host, writer, origin, daemon, name, i
 
 
 @pytest.mark.parametrize("is_call", [False, True])
-def test_entry_that_is_put_as_it_was_is_a_hit(host, writer, origin, daemon, is_call):
+def test_unchanged_entry_is_a_hit(host, writer, origin, daemon, is_call):
     stored = Stored(writer, origin, daemon, is_call)
     stored.put(stored.entry)
     before = invalid(host)
     origin.answers(answer(b"nobody asks", status=599))
-    # one that comes late is asked for again: the node's 599 is not stored
+    # a late lookup is repeated: the node's 599 is not stored
     host.wait_for(lambda: ask(host, stored.target, stored.body).decoded == stored.answer, "a hit")
     assert "; hit" in ask(host, stored.target, stored.body).header("Cache-Status")
     assert invalid(host) == before

@@ -1,5 +1,5 @@
-"""Nodes that are followed, where filters and routes come and go while Envoy runs; and a
-store, which does not change."""
+"""Head sources whose filters and routes are added and removed while Envoy runs; and the store,
+which does not change."""
 
 import contextlib
 
@@ -37,7 +37,7 @@ def dynamic(origin, chain):
 
 
 def followed(envoy):
-    """The namespaces whose chains the owner follows; `None`: it is just being started."""
+    """The namespaces whose chains the owner follows; `None`: the owner is starting."""
     owner = Client(envoy.prefix / "cache/owner.sock")
     with contextlib.suppress(OSError, AssertionError, ValueError):
         return {one["name"] for one in owner.status()["chains"]}
@@ -47,12 +47,12 @@ def await_followed(envoy, *names):
     envoy.wait_for(lambda: followed(envoy) == set(names), f"{names} to be followed")
 
 
-def test_a_filter_that_goes_takes_its_node_with_it(dynamic):
+def test_head_of_a_removed_filter_is_not_followed(dynamic):
     main = {**dynamic.store, "cache_namespace": "main"}
     assert followed(dynamic) == set() and hits(dynamic, range(3)) == 0
     dynamic.settings(**main, cache_head=[dynamic.head, f"{dynamic.head} namespace=side"])
     await_followed(dynamic, "main", "side")
-    # a listener that is read anew, and wants the same and something else
+    # an updated listener with the same head and without the other
     dynamic.settings(**main, cache_head=dynamic.head, comp_level=3)
     await_followed(dynamic, "main")
     dynamic.settings(**main)
@@ -62,18 +62,18 @@ def test_a_filter_that_goes_takes_its_node_with_it(dynamic):
     dynamic.settings(**main)
     await_followed(dynamic)
     wait_until_linked(dynamic)
-    # what was stored before is there
+    # entries that were stored before are there
     assert hits(dynamic, range(3)) == 3
 
 
-def test_a_route_that_goes_takes_its_node_with_it(dynamic):
+def test_head_of_a_removed_route_is_not_followed(dynamic):
     dynamic.settings(**dynamic.store, cache_namespace="main", cache_head=dynamic.head)
     await_followed(dynamic, "main")
     dynamic.of_route(cache_namespace="side", cache_head=dynamic.head)
     await_followed(dynamic, "main", "side")
     dynamic.of_route(cache_namespace="other", cache_head=dynamic.head)
     await_followed(dynamic, "main", "other")
-    # of the filter's namespace, once it was asked
+    # the route's head is in the filter's namespace, once it had a request
     dynamic.of_route(cache_head=f"{dynamic.head} finality=depth:3")
     await_followed(dynamic, "main")
     assert dynamic.get("/").status == 200
@@ -83,7 +83,7 @@ def test_a_route_that_goes_takes_its_node_with_it(dynamic):
     await_followed(dynamic)
 
 
-def test_a_route_outlives_its_filter_and_is_followed_in_the_next(dynamic):
+def test_head_of_a_route_is_followed_after_its_filter_is_replaced(dynamic):
     dynamic.of_route(cache_head=dynamic.head)
     dynamic.wait_for(lambda: dynamic.get("/").status == 200 and followed(dynamic), "the route")
     dynamic.settings(**dynamic.store, cache_namespace="other")
@@ -95,8 +95,8 @@ def test_a_route_outlives_its_filter_and_is_followed_in_the_next(dynamic):
     dynamic.wait_for(moves, "the other filter's namespace to be followed in its place")
 
 
-def test_another_store_takes_a_restart(dynamic):
-    """What is said tells so, and what there is goes on."""
+def test_other_store_is_rejected_until_a_restart(dynamic):
+    """The error says so, and Envoy continues with the present store."""
     assert hits(dynamic, range(3)) == 0
     dynamic.expect(r"gRPC config|Error adding/updating listener|dynamic_modules|has one store")
     for path in (f"{dynamic.prefix}/another", f"{dynamic.prefix}/cache max_size=65m"):

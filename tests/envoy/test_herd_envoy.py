@@ -1,5 +1,5 @@
-"""Many identical calls right after a start, whose answer varies on a header: Envoy asks the node
-once for each variant, since who waits when that is learnt looks up again (decision 131)."""
+"""Identical calls right after a start whose response varies by a header: the node gets one
+request for each variant, since followers look up again when `Vary` is known (decision 131)."""
 
 import itertools
 import json
@@ -14,13 +14,13 @@ from harness.rpc import Node, call
 HOSTS = ("native", "wasm")
 CLIENTS = 200
 PLACES = 5
-# workers of the module are threads that share what is learnt; each sandbox learns for itself
+# workers of the module are threads with one vary table; each sandbox has a table of its own
 WORKERS = {"native": 4, "wasm": 1}
 _places = itertools.count()
 
 
 class HeldNode(Node):
-    """No answer comes before all clients have asked."""
+    """A node that responds when all clients have sent their requests."""
 
     def __init__(self, results):
         super().__init__(results)
@@ -46,7 +46,7 @@ def active(envoy):
 
 
 def herd(envoy, origin, place, origins):
-    """The node's count after CLIENTS have asked a place that nobody has asked before."""
+    """The node's count after CLIENTS sent requests to an unused route."""
     node = HeldNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
     origin.answers(node)
     params = '["0x' + "ab" * 32 + '",false]'
@@ -62,7 +62,7 @@ def herd(envoy, origin, place, origins):
                 response = connection.exchange(f"/{place}/", method="POST", headers=headers, body=body)
             said = json.loads(response.decoded)
             assert (said["id"], said["result"]["number"]) == (number, "0x7")
-        except Exception as error:  # judged below
+        except Exception as error:  # raised below
             faults.append(repr(error))
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
@@ -81,11 +81,11 @@ def herd(envoy, origin, place, origins):
 @pytest.mark.parametrize(
     "origins", [[None], ["https://a", "https://b", None]], ids=["one", "variants"]
 )
-def test_herd_asks_the_node_once_for_each_variant(envoy, origin, origins):
+def test_coalesced_calls_reach_the_node_once_for_each_variant(envoy, origin, origins):
     counts = []
     for _ in range(PLACES):
         counts.append(herd(envoy, origin, next(_places) % (2 * PLACES), origins))
-        # a machine that is busy for longer than look-ups wait has the node asked beside
+        # on a machine that is busy for longer than lookups wait, the node gets more requests
         if counts[-1] == len(origins):
             break
     assert counts[-1] == len(origins), counts

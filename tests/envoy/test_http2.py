@@ -1,4 +1,4 @@
-"""HTTP/2: clients that speak it, and nodes."""
+"""HTTP/2 clients and nodes."""
 
 import subprocess
 import threading
@@ -38,16 +38,16 @@ def envoy(start_envoy):
 
 class TestNodes:
     @pytest.mark.parametrize("path, framing", [("/known", "length"), ("/unknown", "chunked")])
-    def test_a_text_without_a_length(self, envoy, origin, path, framing):
-        """HTTP/2 says where it ends; but not to the filter, unless the route does."""
+    def test_text_without_a_length_is_buffered_when_the_protocol_is_known(self, envoy, origin, path, framing):
+        """HTTP/2 marks the end; the filter knows it only if the route has the header."""
         origin.answers(answer(TEXT, type="text/plain", framing="chunked"))
         response = envoy.get(path)
         assert (response.coding, response.framing) == ("gzip", framing)
         assert gunzip(response.body) == TEXT
         assert response.all("sszip-upstream-protocol") == []
 
-    def test_a_protocol_that_is_not_the_clients_to_know(self, start_envoy, origin):
-        """Where it ends with its connection, that is said, too."""
+    def test_upstream_protocol_header_is_not_sent_to_clients(self, start_envoy, origin):
+        """The header is set for a body delimited by close, too."""
         settings = {"hold": "1m 60s", "types": ["text/plain"]}
         envoy = start_envoy(
             [says_protocol("/off", {"enable": False}), says_protocol("/", settings)]
@@ -58,8 +58,8 @@ class TestNodes:
         assert response.all("sszip-upstream-protocol") == []
         assert envoy.get("/off").all("sszip-upstream-protocol") == []
 
-    def test_a_reset_is_no_end(self, envoy, origin):
-        """Neither while its head is held, nor in a stream."""
+    def test_reset_of_the_node_is_not_the_end_of_a_body(self, envoy, origin):
+        """It is no end while the head is buffered, nor in a stream."""
         half = TEXT[:5000]
         begun = [head(200, [("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked")])]
         origin.answers([*begun, *chunked([half], last=False), CLOSE])
@@ -70,7 +70,7 @@ class TestNodes:
         with pytest.raises(Truncated):
             envoy.get("/at-once")
 
-    def test_trailers_of_the_node(self, envoy, origin):
+    def test_body_is_complete_when_trailers_follow(self, envoy, origin):
         script = [head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                   *chunked([BODY], last=False), b"0\r\nX-Checksum: 1\r\n\r\n"]  # fmt: skip
         origin.answers(script)
@@ -82,7 +82,7 @@ class TestNodes:
 
 
 class TestClients:
-    def test_many_streams_on_a_connection(self, envoy, origin):
+    def test_concurrent_streams_get_their_own_responses(self, envoy, origin):
         origin.answers(
             Node({"eth_getBlockByHash": lambda params: b'"%b"' % params[0].encode() * 1})
         )
@@ -98,13 +98,13 @@ class TestClients:
                     assert b'"id":%d,' % number in said
                     assert b"0x%064x" % (number % 20) in said
 
-    def test_small_windows(self, envoy, origin):
-        """What does not fit waits, and other streams do not wait for it."""
+    def test_closed_window_does_not_delay_other_streams(self, envoy, origin):
+        """A response that exceeds its window waits, and other streams don't wait for it."""
         result = b'{"hash":"0x%064x","x":"' % 500 + bytes(range(97, 117)) * 20000 + b'"}'
         origin.answers(Node({"eth_getBlockByHash": result}))
         body = call("eth_getBlockByHash", BLOCK % 500)
         with Http2Client(envoy.direct, window=1000) as client:
-            for _ in range(2):  # from the node, and stored
+            for _ in range(2):  # from the node, and from the cache
                 slow = client.ask("/cache", accept=None, method="POST", body=body)
                 while slow not in client.heads:
                     client.step(acknowledge=False)
@@ -117,9 +117,9 @@ class TestClients:
                 client.finish(slow)
                 assert client.judged(slow).endswith(b'"result":' + result + b"}\n")
 
-    def test_streams_that_are_reset(self, envoy, origin):
-        """Before the node answers, while it does, and while it is sent; the others are not
-        harmed."""
+    def test_other_streams_are_complete_when_some_are_reset(self, envoy, origin):
+        """Streams are reset before the node responds, while it does, and while the response
+        is sent; the others are not affected."""
         go_on = threading.Event()
         origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                         *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
@@ -136,7 +136,7 @@ class TestClients:
                 assert client.judged(stream) == BODY
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
 
-    def test_curl_over_tls(self, start_envoy, origin):
+    def test_curl_reads_compressed_responses_over_tls(self, start_envoy, origin):
         envoy = start_envoy([route("/", {"cache": True})], tls=True)
         origin.answers(answer(BODY))
         for option, version in (("--http2", "2"), ("--http1.1", "1.1")):

@@ -1,5 +1,5 @@
-"""HTTP/3. Clients that speak it are a hop's: what it takes over HTTP/1.1 it asks over HTTP/3;
-and so are nodes, which are asked over HTTP/2."""
+"""HTTP/3. A hop is the client: it translates HTTP/1.1 to HTTP/3; another one is the node, which
+gets HTTP/2."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ GZIP = ("Accept-Encoding", "gzip")
 OCTETS = "application/octet-stream"
 DEPOSITS = "/ssz/eth/v1/beacon/states/%d/pending_deposits"
 REGISTRATIONS = "/ssz/eth/v1/validator/register_validator"
-# 20 MB of SSZ, and 5 MB; a sandbox makes it in the thread that serves
+# 20 MB of SSZ, and 5 MB; a sandbox converts in the thread that serves
 MANY_DEPOSITS = {"native": 20_000_000 // 192, "wasm": 2_000_000 // 192}
 MANY_REGISTRATIONS = {"native": 5_000_000 // 180, "wasm": 1_000_000 // 180}
 
@@ -48,7 +48,7 @@ def envoy(start_envoy):
     return start_envoy(routes, hops="http3", workers=2)
 
 
-def test_a_page(envoy, origin):
+def test_resource_is_compressed_over_http3(envoy, origin):
     origin.answers(answer(BODY))
     response = envoy.get("/")
     assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
@@ -60,8 +60,8 @@ def is_hit(response):
 
 
 @pytest.mark.parametrize("length", [100, 5000, 300_000])
-def test_hits(host, envoy, origin, length):
-    """For many at a time, of whom each gets his id."""
+def test_concurrent_hits_have_the_ids_of_their_calls_over_http3(host, envoy, origin, length):
+    """Concurrent clients each receive the id of their call."""
     result = LONG[:length] + b'"}'
     node = Node({"eth_getBlockByHash": result})
     origin.answers(node)
@@ -92,13 +92,13 @@ def test_hits(host, envoy, origin, length):
     for thread in threads:
         thread.join()
     assert not faults, faults[0]
-    # a busy machine may take longer than the 20 ms that a sandbox waits for the daemon
+    # on a busy machine a lookup may exceed the 20 ms for which a sandbox waits for the daemon
     assert len(misses) <= (30 if host == "wasm" else 0)
     assert node.count() <= asked + len(misses)
 
 
 def deposits(count):
-    """As JSON, and as SSZ."""
+    """Pending deposits as JSON, and as SSZ."""
     one = {
         "pubkey": "0x" + "11" * 48,
         "withdrawal_credentials": "0x" + "22" * 32,
@@ -114,7 +114,7 @@ def deposits(count):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_ssz_of_20_mb(host, envoy, origin, framing):
+def test_ssz_of_20_mb_is_sent_and_cached_over_http3(host, envoy, origin, framing):
     text, ssz = deposits(MANY_DEPOSITS[host])
     origin.answers(answer(text, headers=[("Eth-Consensus-Version", "electra")], framing=framing))
     path = DEPOSITS % len(framing)
@@ -136,7 +136,7 @@ def test_ssz_of_20_mb(host, envoy, origin, framing):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_publishes_of_5_mb(host, envoy, origin, framing):
+def test_submission_of_5_mb_is_transcoded_over_http3(host, envoy, origin, framing):
     origin.answers(answer(b"", type=None))
     message = b"\x11" * 20 + (30_000_000).to_bytes(8, "little") + (7).to_bytes(8, "little")
     body = (message + b"\x22" * 48 + b"\x33" * 96) * MANY_REGISTRATIONS[host]
@@ -155,8 +155,8 @@ def test_publishes_of_5_mb(host, envoy, origin, framing):
 
 
 class TestResets:
-    def test_of_clients_while_it_is_sent(self, envoy, origin):
-        """Of some of those that are under way; the others are not harmed."""
+    def test_other_responses_are_complete_when_some_clients_reset(self, envoy, origin):
+        """Some of the streams in flight are reset; the others are not affected."""
         go_on = threading.Event()
         origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                         *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
@@ -173,8 +173,8 @@ class TestResets:
                 assert connection.read().decoded == BODY
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
 
-    def test_of_clients_that_publish(self, envoy, origin):
-        """Half of a body is nothing that a node sees."""
+    def test_incomplete_submission_does_not_reach_the_node(self, envoy, origin):
+        """The node never receives half of a body."""
         origin.answers(answer(b"", type=None))
         for length in (1000, 200_000, 3_000_000):
             connection = envoy.connect()
@@ -185,8 +185,8 @@ class TestResets:
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
         assert origin.received() == []
 
-    def test_of_clients_of_long_hits(self, host, envoy, origin):
-        """Of an answer that is longer than all windows."""
+    def test_long_hit_is_right_after_clients_reset(self, host, envoy, origin):
+        """The response is longer than all windows."""
         text, ssz = deposits(MANY_DEPOSITS[host] // 4)
         origin.answers(answer(text, headers=[("Eth-Consensus-Version", "electra")]))
         path = DEPOSITS % 99
@@ -206,8 +206,8 @@ class TestResets:
         envoy.wait_for(is_right_and_a_hit, "a hit")
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
 
-    def test_of_nodes(self, envoy, origin):
-        """No end, neither while a head is held, nor in a stream."""
+    def test_reset_of_the_node_is_an_error_or_visible(self, envoy, origin):
+        """It is no end while a head is buffered, nor in a stream."""
         script = [head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                   *chunked([BODY[:20000]], last=False), CLOSE]  # fmt: skip
         origin.answers(script)

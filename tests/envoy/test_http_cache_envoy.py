@@ -1,5 +1,5 @@
-"""GET through the cache on Envoy, as http-cache-tests sees it: what nginx's sszip does right,
-Envoy's does too, and what Envoy's own cache does right as well."""
+"""GET through the cache on Envoy as http-cache-tests sees it: the module passes every test that
+sszip in nginx passes, and Envoy's own cache is compared."""
 
 import json
 
@@ -10,12 +10,12 @@ from harness.nginx import Nginx
 from harness.sandbox import Sandboxed
 from test_http_cache import CONFIG, cases, lost, passed, run_all, suite
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["cases", "suite"]
 
 OURS = {
     "cache": True,
-    # caches are compared, not coders
+    # caches are compared, not encoders
     "types": "application/x-nothing",
     "cache_credentials": "ignore",
 }
@@ -24,7 +24,7 @@ STOCK = filter(
     "CacheConfig",
     typed_config=typed("http.cache.simple_http_cache.v3.SimpleHttpCacheConfig"),
 )
-# Where the two hosts differ, and why.
+# Differences between the two hosts, and their reasons.
 ENVOY = {
     "age-parse-prefix-twoline": "Envoy makes 0,7200 of the lines, of which the first counts (RFC 9111, 5.1)",
     "freshness-max-age-s-maxage-shared-longer-multiple": "Envoy joins the lines without a space, which the test reads",
@@ -32,14 +32,14 @@ ENVOY = {
     "invalidate-M-SEARCH-cl": "the same",
     "invalidate-M-SEARCH-failed": "the same",
 }
-# Where the sandbox differs from the module: what has expired is neither sent nor revalidated
+# Differences between sandbox and module: expired entries are neither sent nor revalidated
 # (docs/envoy-wasm.md).
 WASM = ("304-etag-update-response-", "304-lm-use-stored-", "conditional-etag-", "stale-sie-",
         "cc-resp-must-revalidate-stale")  # fmt: skip
 
 
 @pytest.mark.thorough("rows of the parity table and tests of freshness state the same rules")
-def test_no_worse_than_on_nginx_and_than_envoys_own(start_envoy, suite, cases):
+def test_http_cache_tests_that_nginx_or_the_module_pass_are_passed(start_envoy, suite, cases):
     routes = [route("/", None, "cases")]
     nodes = [cluster("cases", address(cases), requests=0)]
     envoy = start_envoy(routes, clusters=nodes, settings=OURS)
@@ -55,7 +55,7 @@ def test_no_worse_than_on_nginx_and_than_envoys_own(start_envoy, suite, cases):
         assert len(nginxs) > 180 and not missed, json.dumps(missed, indent=1)
         known = {name for name in ours if name.startswith(WASM)}
         missed = sorted(ours - wasms - known)
-        # it stores a moment after it has answered, which a busy machine makes a long one
+        # a sandbox stores a moment after its response, which is long on a busy machine
         for _ in range(8):
             missed = lost(suite, sandboxed.port, sorted(missed))
             if not missed:
@@ -64,5 +64,5 @@ def test_no_worse_than_on_nginx_and_than_envoys_own(start_envoy, suite, cases):
     finally:
         sandboxed.stop()
         nginx.stop()
-    # 225 and 191 were; some requests Envoy's own cache never answers
+    # at the time of writing: 225 and 191; Envoy's own cache never answers some requests
     assert len(ours) > len(stock) > 100

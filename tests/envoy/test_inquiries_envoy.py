@@ -1,5 +1,5 @@
-"""What is learnt from the node behind a route, by requests of Envoy's own: the rows of
-test_learnt.py where the host has a hand in them."""
+"""Probes of a route's node, as Envoy's own requests: the rows of test_learnt.py that depend on
+the host."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ from test_learnt import (
 
 __all__ = ["blocks", "chain"]
 
-# A cluster of its own for each: what is learnt is of a cluster and a prefix.
+# A cluster of its own for each route: capabilities are recorded by cluster and prefix.
 ROUTES = {
     "/": {},
     "/gnosis/a-key/": {"prefix_rewrite": "/", "host_rewrite_literal": "node.test"},
@@ -49,12 +49,12 @@ SETTINGS = {
     "/posted/": {"ssz_request": "always"},
 }
 HOSTS = ("native", "wasm")
-# of a sandbox each worker has one, and asks for itself
+# each worker of a sandbox has capabilities of its own, and sends probes itself
 WORKERS = {"native": 5, "wasm": 1}
 
 
 def cluster_of(prefix):
-    # as gateways name them
+    # the name in the form of gateways
     return f"rule{prefix}?"
 
 
@@ -92,13 +92,13 @@ def minimal(origin, chain, blocks, asked_at=SPEC, first=(), **options):
         ("/cached/", BLOCK, SPEC),
     ],
 )
-def test_the_preset_is_learnt(envoy, origin, chain, blocks, prefix, path, asked_at):
-    """By all workers, with one question, that is asked where the router asks."""
+def test_preset_is_probed_once_without_delaying_requests(envoy, origin, chain, blocks, prefix, path, asked_at):
+    """All workers know the preset after one probe, which is sent where the router sends."""
     go_on = threading.Event()
     ssz = minimal(origin, chain, blocks, asked_at, [Until(go_on)], split=scattered(prefix))
     conditions = [("If-None-Match", '"x"'), ("Range", "bytes=0-1"), ("X-Secret", "1"), ("X-Kept", "2")]
     first = get(envoy, prefix, path, OCTETS, *conditions)
-    # nothing waits for it
+    # no request waits for the probe
     assert (first.status, first.mode) == (406, "ssz-invalid")
     go_on.set()
     known = when_it_is_known(envoy, lambda: get(envoy, prefix, path, OCTETS))
@@ -118,17 +118,17 @@ def test_the_preset_is_learnt(envoy, origin, chain, blocks, prefix, path, asked_
         assert asked.header("X-Secret") is None
     for name in ("Content-Length", "Transfer-Encoding", "If-None-Match", "Range"):
         assert asked.header(name) is None, name
-    # and nothing else is asked of it
+    # and the node gets no other probe
     assert {request.path for request in origin.received()} <= {asked_at, origin.last().path}
 
 
-def test_a_node_that_compresses_whatever_it_is_asked(envoy, origin, chain, blocks):
+def test_preset_is_read_from_a_compressed_response(envoy, origin, chain, blocks):
     ssz = minimal(origin, chain, blocks, coding="gzip", split=bytewise, framing="chunked")
     assert when_it_is_known(envoy, lambda: get(envoy, "/gzipped/", BLOCK, EITHER)).body == ssz
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_node_that_does_not_say_it_costs_nothing(envoy, origin, chain, blocks, fault):
+def test_requests_are_not_delayed_when_a_probe_fails(envoy, origin, chain, blocks, fault):
     script = FAULTS[fault](chain.spec)
     origin.answers(script, SPEC)
     origin.answers(served(blocks["mainnet"]), BLOCK)
@@ -143,11 +143,11 @@ def test_a_node_that_does_not_say_it_costs_nothing(envoy, origin, chain, blocks,
     for step in script:
         if isinstance(step, Hangup):
             assert step.seen.wait(step.seconds), "it is still awaited"
-    # after five seconds, then ten
+    # repeated after five seconds, then ten
     assert len(origin.received(SPEC)) <= 1 + (time.monotonic() - began) / 5
 
 
-def test_what_is_said_is_not_asked(envoy, origin, blocks):
+def test_node_is_not_probed_when_the_preset_is_configured(envoy, origin, blocks):
     origin.answers(served(blocks["minimal"]), BLOCK)
     for _ in range(2):
         assert get(envoy, "/given/", BLOCK, OCTETS).status == 200
@@ -155,8 +155,8 @@ def test_what_is_said_is_not_asked(envoy, origin, blocks):
 
 
 @pytest.mark.parametrize("leaves", ["close", "reset"])
-def test_a_client_that_goes_away_leaves_the_question(envoy, origin, chain, blocks, leaves):
-    """It is not the client's. The second time it is asked by another path."""
+def test_probe_continues_when_its_client_aborts(envoy, origin, chain, blocks, leaves):
+    """The probe does not belong to the client. The second time it has another path."""
     prefix = f"/left/{leaves}"
     gate = threading.Event()
     ssz = minimal(origin, chain, blocks)
@@ -174,7 +174,7 @@ def test_a_client_that_goes_away_leaves_the_question(envoy, origin, chain, block
     assert len(origin.received(f"/{leaves}{SPEC}")) == 1
 
 
-def test_a_publish_asks_for_it_too_and_is_sent_once(envoy, origin, chain, cache_directory):
+def test_submission_starts_a_probe_and_is_sent_once(envoy, origin, chain, cache_directory):
     signed = specified_values(cache_directory, "answers.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
     origin.answers(answer(said(chain.spec)), SPEC)
@@ -193,7 +193,7 @@ def test_a_publish_asks_for_it_too_and_is_sent_once(envoy, origin, chain, cache_
     assert len(origin.received(path)) == 1
 
 
-def test_light_clients_updates_of_every_fork(envoy, origin, chain):
+def test_light_client_updates_of_every_fork_are_transcoded(envoy, origin, chain):
     origin.answers(answer(said(chain.spec)), SPEC)
     origin.answers(answer(said(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json, split=scattered(7)), UPDATES)
@@ -207,7 +207,7 @@ def test_light_clients_updates_of_every_fork(envoy, origin, chain):
     assert len(origin.received(SPEC)) == len(origin.received(GENESIS)) == 1
 
 
-def test_envoy_ends_while_a_node_is_asked(start_envoy, origin, chain, blocks):
+def test_envoy_exits_during_a_probe(start_envoy, origin, chain, blocks):
     origin.answers([Hangup()], SPEC)
     origin.answers(served(blocks["mainnet"]), BLOCK)
     envoy = start_envoy([route("/")], settings={"ssz": True})

@@ -1,5 +1,5 @@
-"""Deadlines that come however much does, and memory that does not grow with what a
-client sends, or does not take."""
+"""Deadlines that expire although bytes arrive, and memory that does not grow with the bytes
+that a client sends, or does not read."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ BLOCK = b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x%06
 MB = 1_000_000
 
 
-# the listener's limit as Envoy has it where nobody says another one
+# the listener's limit by Envoy's default
 LIMITED = {
     "native": {},
     "wasm": {"per_connection": 1 << 20, "settings": {"buffer_limit": "1m"}},
@@ -44,7 +44,7 @@ def envoy(host, start_envoy):
 
 
 def plain_until(connection, wanted):
-    """What has come of a streamed body, once that is in it."""
+    """The decoder and the decoded body of a stream, once it contains `wanted`."""
     decoder, plain = zlib.decompressobj(31), b""
     while wanted not in plain:
         plain += decoder.decompress(connection.take(int(connection._line(), 16)))
@@ -52,8 +52,8 @@ def plain_until(connection, wanted):
     return decoder, plain
 
 
-def test_what_trickles_in_is_not_kept_for_ever(envoy, origin):
-    """Each piece that comes would set a deadline anew."""
+def test_slowly_arriving_body_is_sent_after_the_buffering_window(envoy, origin):
+    """The deadline does not restart with each piece."""
     seen, pause = threading.Event(), threading.Event()
     sent = []
 
@@ -80,8 +80,8 @@ def test_what_trickles_in_is_not_kept_for_ever(envoy, origin):
     )
 
 
-def test_who_has_waited_is_not_held_for_ever(envoy, origin):
-    """A deadline of the wait is none of the answer that it gets in the end."""
+def test_response_after_a_wait_is_sent_after_the_buffering_window(envoy, origin):
+    """The deadline of the wait is not that of the response."""
     go_on, asked = threading.Event(), []
     private = [*CHUNKED, ("Cache-Control", "no-store")]
 
@@ -109,8 +109,8 @@ def test_who_has_waited_is_not_held_for_ever(envoy, origin):
     assert len(asked) == 6
 
 
-def test_a_long_request_in_chunks_is_not_kept(envoy, origin):
-    """Longer than what is ever made JSON: it goes to the node as it came."""
+def test_long_chunked_request_is_not_buffered(envoy, origin):
+    """The body is longer than any submission: it is forwarded unchanged."""
     origin.answers(answer(b"{}"))
     before = peak(envoy.process.pid)
     length, piece = 150 * MB, b"\x00" * MB
@@ -134,7 +134,7 @@ def test_a_long_request_in_chunks_is_not_kept(envoy, origin):
 
 
 TOO_LONG = "detail=request-length"
-# Of a call so long this is said, where Envoy keeps so much by itself. A sandbox has no more.
+# Cache-Status of calls by length, where Envoy buffers that much. A sandbox has no more memory.
 LOOKED_UP = {
     "native": [("/call", 700_000, "fwd=miss"), ("/call", 1_100_000, TOO_LONG), ("/small", 100_000, TOO_LONG)],
     "wasm": [("/call", 30_000, "fwd=miss"), ("/call", 700_000, TOO_LONG), ("/small", 70_000, TOO_LONG)],
@@ -146,8 +146,8 @@ KEPT = {
 
 
 @pytest.mark.parametrize("chunks", [True, False], ids=["chunked", "length"])
-def test_a_call_longer_than_the_listeners_limit_is_looked_up(host, start_envoy, origin, chunks):
-    """A limit of sszip's may be more than Envoy keeps by itself, and less."""
+def test_call_longer_than_the_limit_of_the_listener_is_looked_up(host, start_envoy, origin, chunks):
+    """sszip's limit may be higher or lower than Envoy's own."""
     envoy = start_envoy(
         [
             route("/call", {"cache": True, "cache_max_request": "1m"}),
@@ -174,9 +174,9 @@ def test_a_call_longer_than_the_listeners_limit_is_looked_up(host, start_envoy, 
 
 
 @pytest.mark.parametrize("sent", [300_000, 500_000, 900_000])
-def test_a_request_in_chunks_that_stops_for_a_while(envoy, origin, sent):
-    """What has come is kept; what comes then, at once, is much: not more than Envoy reads at
-    once, which it would refuse before it asks a sandbox."""
+def test_chunked_request_that_pauses_is_forwarded_whole(envoy, origin, sent):
+    """The first bytes are buffered; then many arrive at once: at most one read of Envoy, which
+    would reject more before it calls a sandbox."""
     origin.answers(answer(b"{}"))
     began, length = len(origin.received()), sent + 1_000_000
     body = BLOCK[:-1] + b" " * (length - len(BLOCK)) + b"}"
@@ -192,12 +192,12 @@ def test_a_request_in_chunks_that_stops_for_a_while(envoy, origin, sent):
     assert request.body == body
 
 
-# What is stored there is there once. What a sandbox is given is each client's own.
+# Stored bodies of the module exist once. Those of a sandbox are copied for each client.
 LONGEST = {"native": 50 * MB, "wasm": 2 * MB}
 
 
-def test_slow_clients_of_stored_answers(host, envoy, origin):
-    """However many take what is stored, and however slowly: memory stays."""
+def test_memory_is_limited_when_clients_of_hits_are_slow(host, envoy, origin):
+    """Memory does not grow with the number of clients of a hit, nor with their slowness."""
     x = b"0" * LONGEST[host]
     result = b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x","x":"' % 9 + x + b'"}}'
     origin.answers(answer(result))

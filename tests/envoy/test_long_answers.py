@@ -1,4 +1,4 @@
-"""Answers of a hundred megabytes: how much of Envoy's memory they take."""
+"""Memory of Envoy for responses of a hundred megabytes."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from harness.rpc import call
 MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
 SETTINGS = {"ssz": True, "ssz_max_size": "2g", "memory": "4g"}
 OCTETS = "application/octet-stream"
-# of what the client gets before it is compressed: as in nginx, which sends what it has
+# memory per byte of the uncompressed response: as in nginx, which drains bodies
 MOST = 1.36
 CALLS = {
     "ordered": call("debug_executionWitness", '["latest"]'),
@@ -38,7 +38,7 @@ def envoy(node):
 
 
 def lengths(envoy, body, accept):
-    """Of an answer, and of what it was made of."""
+    """The lengths of a response, and of its uncompressed body."""
     headers = [("Content-Type", "application/json"), ("Accept", OCTETS)]
     if accept:
         headers.append(("Accept-Encoding", accept))
@@ -53,9 +53,9 @@ def lengths(envoy, body, accept):
 
 @pytest.mark.parametrize("accept", [None, "gzip"])
 @pytest.mark.parametrize("kind", CALLS)
-def test_little_of_it_is_there_twice(envoy, kind, accept):
-    """Envoy copies what it sends; what it has copied goes back to the system."""
-    # threads and pools of it
+def test_memory_for_a_long_response_is_close_to_its_length(envoy, kind, accept):
+    """Envoy copies the bytes that it sends; copied bytes are returned to the system."""
+    # threads and pools are allocated
     assert envoy.ask("/", call("eth_blockNumber")).status == 200
     pid = envoy.process.pid
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""For how long a request waits for what the store knows: a setting of a filter."""
+"""The time for which a request waits for the store: a setting of a filter."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(make, origi
     node = Node({"eth_getBlockByHash": LARGE})
     origin.answers(node)
     numbers = range(2, 12)
-    # the first one stores, and the others, which have nothing in memory, look it up
+    # the first one stores; the others, with nothing in memory, look it up
     stores, patient = (make(cache_lookup_timeout="1s") for _ in range(2))
     impatient = make(cache_lookup_timeout="20ms")
     stores.wait_for(lambda: hits(stores, [1]), "it to be stored")
@@ -57,7 +57,7 @@ def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(make, origi
     stores.wait_for(lambda: hits(stores, numbers) == len(numbers), "more to be stored")
 
     def is_hit(envoy, number, seconds=None):
-        """Looks it up while the daemon is stopped, for so long or until there is a response."""
+        """Looks up while the daemon is stopped, for `seconds` or until there is a response."""
         before = node.count()
         stop(daemon.process.pid)
         goes_on = threading.Timer(seconds or 0, os.kill, (daemon.process.pid, signal.SIGCONT))
@@ -76,14 +76,14 @@ def test_lookup_in_a_stopped_daemon_is_a_miss_after_the_timeout_only(make, origi
         began = time.monotonic()
         if is_hit(patient, number, seconds=0.1):
             return
-        # a miss is right only where the machine took longer than the timeout
+        # a miss is right only if the machine took longer than the timeout
         assert time.monotonic() - began > 1
         patient.wait_for(lambda: hits(patient, [1]), "a hit")
     raise AssertionError("the machine is too busy: each look-up took longer than a second")
 
 
-def test_hundreds_whose_time_is_over_at_once(make, origin, daemon):
-    """A daemon that says nothing more: a sandbox has a stack for only so many at a time."""
+def test_hundreds_of_lookups_that_time_out_together_are_answered(make, origin, daemon):
+    """The daemon sends nothing more; the stack of a sandbox limits simultaneous wakeups."""
     node = Node({"eth_getBlockByHash": LARGE})
     origin.answers(node)
     envoy = make(cache_lookup_timeout="1s")

@@ -1,5 +1,5 @@
-"""A sandbox that has memory for less and less of what passes: what a client gets is right,
-or it is cut or an error, and the next one has what he asks for; if need be of another sandbox."""
+"""A sandbox with less and less memory: clients receive a right response, or a truncated one, or
+an error, and the next client a right one; if need be of a new sandbox."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ from harness.wasm import with_memory
 from test_refused_memory_envoy import CONSOLIDATIONS, OCTETS, Calls, block, entries, node, ssz_of
 
 MB = 1 << 20
-# beyond what a sandbox begins with; all of it goes through the last
+# in addition to a sandbox's initial memory; the last suffices for all exchanges
 MEMORIES = [MB, 2 * MB, 3 * MB, 5 * MB, 9 * MB, 256 * MB]
 SETTINGS = {"cache": True, "cache_namespace": "all", "cache_max_request": "4m", "buffer_limit": "8m"}
 CALLS = [dict(), dict(path="/stream"), dict(new=3), dict(pad=700_000)]
@@ -44,7 +44,7 @@ def envoy(request, session_origin, tmp_path, monkeypatch):
 
 
 def transcoded(envoy, accept, wanted):
-    """Whether it comes as it was wanted."""
+    """The outcome of a transcoded response: `"whole"`, `"cut"` or a status."""
     try:
         response = envoy.ask(f"{CONSOLIDATIONS}?n={next(_numbers)}", None, accept, headers=[("Accept", wanted)])
     except (Truncated, Malformed, ConnectionError):
@@ -59,7 +59,7 @@ def transcoded(envoy, accept, wanted):
     return "whole"
 
 
-def test_each_exchange(envoy, origin):
+def test_response_is_whole_truncated_or_an_error_when_a_sandbox_has_little_memory(envoy, origin):
     text = json.dumps({"version": "electra", "data": entries(ENTRIES)}, separators=(",", ":")).encode()
     forms = {OCTETS: (text, "application/json"), "application/json": (ssz_of(ENTRIES), OCTETS)}
     fields = [("Eth-Consensus-Version", "electra")]
@@ -76,6 +76,6 @@ def test_each_exchange(envoy, origin):
     assert not envoy.has_all or set(outcomes) == {"whole"}
     origin.answers(Node({"eth_getBlockByHash": b'"0x1"'}))
     short = block(next(_numbers) + 10_000_000, 1)
-    # a sandbox that has failed is made anew after a moment
+    # a sandbox that has failed is replaced after a moment
     envoy.wait_for(lambda: envoy.ask("/", short).status == 200, "an answer")
     envoy.wait_for(lambda: "; hit" in (envoy.ask("/", short).header("Cache-Status") or ""), "a hit")

@@ -1,4 +1,4 @@
-"""What Envoy counts of sszip: at /stats, and for Prometheus."""
+"""sszip's metrics in Envoy: at /stats, and for Prometheus."""
 
 import re
 import threading
@@ -31,7 +31,7 @@ def envoy(session_origin):
     )
     envoy.configuration |= {
         "stats_flush_interval": "0.1s",
-        # as docs/envoy.md has it
+        # as in docs/envoy.md
         "stats_config": {
             "stats_tags": [
                 {"tag_name": "mode", "regex": r"^sszip\.mode(\.(.+))$"},
@@ -45,7 +45,7 @@ def envoy(session_origin):
 
 
 def stats(envoy):
-    """All numbers of sszip's, without their prefix."""
+    """All numbers of sszip, without their prefix."""
     text = fetch(envoy.admin, "/stats?filter=^sszip[.]&type=All").body.decode()
     found = re.findall(r"^sszip\.(\S+): (\d+|P0.*|No recorded values)$", text, re.M)
     assert len(found) == len(text.splitlines())
@@ -53,7 +53,7 @@ def stats(envoy):
 
 
 class Counted:
-    """`with` it: what has come to the counters meanwhile."""
+    """A context that records the changes of the counters."""
 
     def __init__(self, envoy):
         self.envoy = envoy
@@ -75,7 +75,7 @@ class Counted:
         }
 
 
-def test_what_is_compressed(envoy, origin):
+def test_compressed_responses_are_counted(envoy, origin):
     origin.answers(answer(BODY))
     with Counted(envoy) as counted:
         sizes = [len(envoy.get("/plain").body) for _ in range(3)]
@@ -102,7 +102,7 @@ def test_what_is_compressed(envoy, origin):
     }
 
 
-def test_what_goes_as_it_came(envoy, origin):
+def test_unchanged_responses_are_counted_by_mode(envoy, origin):
     for path, accept, options, came in [
         ("/plain", None, {}, {"mode.accept-encoding": 1}),
         ("/plain", "gzip", {"type": "image/png"}, {"mode.type": 1}),
@@ -120,7 +120,7 @@ def test_what_goes_as_it_came(envoy, origin):
         assert counted.came == came
 
 
-def test_what_the_cache_does(envoy, origin):
+def test_hits_misses_methods_and_batches_are_counted(envoy, origin):
     origin.answers(Node({"eth_chainId": b'"0x1"', "x": b"1", "eth_blockNumber": b'"0x1"'}))
     ask = call("eth_chainId", "[]")
     with Counted(envoy) as counted:
@@ -138,7 +138,7 @@ def test_what_the_cache_does(envoy, origin):
         "mode.hit": 2,
         "rpc.eth_chainId": 2,
     }
-    # in place of what a client calls its methods
+    # clients cannot add names of methods
     for method in ["x", "sszip.x y", "eth_chainId.x"]:
         with Counted(envoy) as counted:
             envoy.post("/a", call(method, "[]"))
@@ -163,8 +163,8 @@ def test_what_the_cache_does(envoy, origin):
     )
 
 
-def test_what_is_left_by_its_client(envoy, origin):
-    """It counts as far as it had come."""
+def test_request_of_a_client_that_aborts_is_counted(envoy, origin):
+    """The request is counted as far as it has progressed."""
     go_on = threading.Event()
     path = "/waits"
     node = Node({"eth_gasPrice": b'"0x1"'})
@@ -189,7 +189,7 @@ def test_what_is_left_by_its_client(envoy, origin):
     assert counted.came["response.total_uncompressed_bytes"] == len(BODY)
 
 
-def test_what_there_is_now(envoy, origin):
+def test_gauges_show_buffered_bodies_and_entries(envoy, origin):
     go_on = threading.Event()
 
     def steps(request):
@@ -218,14 +218,14 @@ def test_what_there_is_now(envoy, origin):
     assert said["cache_memory.bytes"] > 0
 
 
-def test_a_histogram_has_the_lengths(envoy, origin):
+def test_histogram_has_the_lengths_of_responses(envoy, origin):
     origin.answers(answer(BODY))
     assert envoy.get("/plain").status == 200
     name = "response.uncompressed_bytes"
     envoy.wait_for(lambda: stats(envoy).get(name, "No").startswith("P0"), "a histogram's values")
 
 
-def test_prometheus_reads_it(envoy, origin):
+def test_metrics_are_valid_for_prometheus(envoy, origin):
     origin.answers(answer(BODY))
     assert envoy.get("/plain").status == 200
     lines = fetch(envoy.admin, "/stats/prometheus?filter=^sszip[.]").body.decode().splitlines()
@@ -242,8 +242,8 @@ def test_prometheus_reads_it(envoy, origin):
         assert any(re.match(begins, line) for line in values), begins
 
 
-def test_a_configuration_that_goes_takes_its_gauges_along(session_origin, origin, tmp_path):
-    """Its main thread is asked for gauges once a second, by a thread that outlives it."""
+def test_gauges_are_removed_with_their_configuration(session_origin, origin, tmp_path):
+    """Gauges are read from the main thread once a second, by a thread that outlives it."""
     for _ in range(3):
         envoy = Envoy([route("/")], origin=session_origin, settings={"cache": True})
         envoy.start()

@@ -1,5 +1,5 @@
-"""What is stored goes by where it came from: an answer of one place is never given for
-another's, however Envoy tells the places apart."""
+"""Entries belong to the route and node of their response: no other route sends them, whichever
+property of the request selects it in Envoy."""
 
 import copy
 import json
@@ -16,12 +16,12 @@ from harness.sandbox import Sandboxed
 
 HOSTS = ("native", "wasm")
 
-# no call that tells chains apart: of headers that were not seen before the node is asked for those
+# no call of a class by chain: the node would get it for headers that were not seen before
 CALL = call("eth_getBlockByHash", f'["0x{7:064x}",false]')
 
 
 def what_it_was_asked(name):
-    """A node that says what it was asked, by a GET or a call."""
+    """A node that returns the properties of a request, GET or call."""
 
     def said(request):
         place = [
@@ -46,7 +46,7 @@ def other_origin(tmp_path_factory):
 
 
 def to(name, match, cluster="node", **more):
-    """A route of that name; with `only`, for those that have the field `x-to`."""
+    """A route of that name; with `only`, for requests with the header `x-to`."""
     if only := match.pop("only", None):
         match["headers"] = [{"name": "x-to", "string_match": {"exact": only}}]
     found = route("/", None, cluster, **more)
@@ -58,7 +58,7 @@ def added(value):
 
 
 def routes_of(one):
-    """The same names everywhere; what they do to requests is another thing for each `one`."""
+    """Routes with the same names and other effects for each `one`."""
     regex = {"pattern": {"regex": "^/(.*)$"}, "substitution": f"/regex-{one}/\\1"}
     weighted = {
         "header_name": "x-random",
@@ -84,7 +84,7 @@ def routes_of(one):
 
 
 def expected(one, host, target, way):
-    """What a node says of a request that has gone this way."""
+    """The node's response to a request that was routed this way."""
     node, added_field = "node", None
     match way:
         case "prefix":
@@ -110,7 +110,7 @@ def fields(way):
 
 
 def both(*origins):
-    """A cluster of one node that has `stage`, and of one that is its default."""
+    """A cluster of a node with `stage`, and of one that is its default."""
     made = cluster("both", {"pipe": {"path": str(origins[0].path)}})
     ends = [
         {
@@ -173,7 +173,7 @@ def ask(port, host, target, way, method):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_answer_is_of_the_place_that_was_asked(host, envoy, origin, other_origin, method):
+def test_hit_is_a_response_of_the_same_route_and_node(host, envoy, origin, other_origin, method):
     origin.answers(what_it_was_asked("node"))
     other_origin.answers(what_it_was_asked("other"))
     places = [(envoy.port, "a.test", "a"), (envoy.port, "b.test", "b"), (envoy.port, "c.test", "c")]
@@ -189,11 +189,11 @@ def test_an_answer_is_of_the_place_that_was_asked(host, envoy, origin, other_ori
                 said = json.loads(said["result"])
             assert said == expected(one, host, target, way), (one, way)
             hits += response.header("Cache-Status").startswith("sszip; hit")
-    # a busy machine may take longer than the 20 ms that a sandbox waits for the daemon
+    # on a busy machine a lookup may exceed the 20 ms for which a sandbox waits for the daemon
     assert hits <= 2 * len(asked) and hits >= (1.8 if host == "wasm" else 2) * len(asked)
 
 
-def test_a_route_without_a_name_is_not_looked_up(start_envoy, origin):
+def test_route_without_a_name_bypasses_the_cache(start_envoy, origin):
     def nameless(prefix, settings=None):
         found = route(prefix, settings)
         del found["name"]
@@ -210,7 +210,7 @@ def test_a_route_without_a_name_is_not_looked_up(start_envoy, origin):
     assert len(said) == 1 and 'cluster "node"' in said[0] and "[warning]" in said[0]
 
 
-def test_a_namespace_is_one_for_all_its_routes(start_envoy, origin):
+def test_routes_of_one_namespace_share_entries(start_envoy, origin):
     routes = [
         route("/a", prefix_rewrite="/x"),
         route("/b", {"cache_namespace": "other"}),
@@ -223,8 +223,8 @@ def test_a_namespace_is_one_for_all_its_routes(start_envoy, origin):
         assert response.header("Cache-Status").startswith("sszip; hit") == hits, path
 
 
-def test_what_leads_to_no_node_is_never_a_hit(start_envoy, origin):
-    """Whatever the name: what a filter does by route it has not done there."""
+def test_route_without_a_cluster_never_sends_a_hit(start_envoy, origin):
+    """A named route neither: filters that run for a route have not run for this one."""
     closed = {"match": {"path": "/closed"}, "direct_response": {"status": 403}}
     away = {"match": {"path": "/away"}, "redirect": {"path_redirect": "/open"}}
     named = {"name": "closed", **closed, "match": {"path": "/named"}}
@@ -240,7 +240,7 @@ def test_what_leads_to_no_node_is_never_a_hit(start_envoy, origin):
     assert len(origin.received()) == 1 and "has no name" not in envoy.error_log()
 
 
-def test_a_request_that_changes_something_may_have_a_route_of_its_own(start_envoy, origin):
+def test_put_on_another_route_invalidates_the_entry_of_get(start_envoy, origin):
     by_method = route("/")
     by_method["match"]["headers"] = [{"name": ":method", "string_match": {"exact": "PUT"}}]
     envoy = start_envoy([by_method, route("/")], settings={"cache": True})
@@ -260,8 +260,8 @@ def test_a_request_that_changes_something_may_have_a_route_of_its_own(start_envo
 
 
 @pytest.mark.parametrize("way", ["routes", "key"])
-def test_chains_that_a_request_header_chooses_are_kept_apart(start_envoy, origin, way):
-    """As docs/recipes.md has it: a route for each value of the header, or the header in the key."""
+def test_chains_are_kept_apart_when_a_request_header_chooses_them(start_envoy, origin, way):
+    """As in docs/recipes.md: a route for each value of the header, or the header in the key."""
 
     def by_header(request):
         chain = {"eth": b"0x1", "polygon": b"0x89"}[request.header("target-service-id")]

@@ -1,5 +1,5 @@
-"""Requests that are sent before those before them are answered. Envoy closes a connection of
-HTTP/1 on which more than two answers wait to be sent, and sends none while it reads."""
+"""Pipelined requests. Envoy closes an HTTP/1 connection on which more than two responses wait to
+be sent, and sends none while it reads."""
 
 import json
 
@@ -36,7 +36,7 @@ def envoy(start_envoy):
 
 @pytest.fixture
 def stored(envoy, origin):
-    """So many short and long blocks."""
+    """A node whose short and long blocks are stored."""
     node = Node({"eth_getBlockByHash": text, "eth_syncing": b"false"})
     origin.answers(node)
     for number in range(NUMBER):
@@ -55,7 +55,7 @@ def sent(bodies):
     return b"".join(request_bytes("/", method="POST", headers=[JSON], body=body) for body in bodies)
 
 
-def test_hits(envoy, stored):
+def test_pipelined_hits_are_in_order(envoy, stored):
     with envoy.connect() as connection:
         connection.send(sent(block(number, False, number) for number in range(NUMBER)))
         for number in range(NUMBER):
@@ -64,8 +64,8 @@ def test_hits(envoy, stored):
     assert stored.asked == []
 
 
-def test_hits_among_others(envoy, stored):
-    """In each order. Of a node's answer the end is unsent still when its client has it."""
+def test_pipelined_hits_and_misses_are_in_order(envoy, stored):
+    """In several orders. The client may have a node's response before its end is sent."""
     for period in (2, 3, 5):
         others = {number for number in range(NUMBER) if number % period == 0}
         bodies = [
@@ -80,7 +80,7 @@ def test_hits_among_others(envoy, stored):
                 assert json.loads(response.decoded)["id"] == number
 
 
-def test_what_is_refused(envoy, stored):
+def test_pipelined_local_replies_are_in_order(envoy, stored):
     """There is no store that could be purged."""
     with envoy.connect() as connection:
         connection.send(request_bytes("/purge?everything", method="POST") * NUMBER)
@@ -89,9 +89,9 @@ def test_what_is_refused(envoy, stored):
     envoy.expect("purge of")
 
 
-def test_what_can_not_be_had(envoy, stored, origin):
-    """502s of ours, among hits: the JSON of a long answer is gone before it shows that it is
-    none."""
+def test_pipelined_502s_among_hits_are_in_order(envoy, stored, origin):
+    """The module sends 502s among hits: the JSON of a long response is not buffered any more
+    when it turns out to be invalid."""
     path = "/eth/v2/beacon/blocks/head"
     long = b'{"version":"electra","data":{"message":' + b" " * (5 << 20) + b"1}}"
     origin.answers(answer(long, headers=[("Eth-Consensus-Version", "electra")]), path)
@@ -105,7 +105,7 @@ def test_what_can_not_be_had(envoy, stored, origin):
                 assert response.status == (502 if request == fails else 200)
 
 
-def test_hits_whose_requests_come_in_pieces(envoy, stored):
+def test_pipelined_hits_are_in_order_when_requests_arrive_in_pieces(envoy, stored):
     body = sent(block(number, False, number) for number in range(NUMBER))
     for length in (1, 333, 1000):
         with envoy.connect() as connection:
@@ -116,7 +116,7 @@ def test_hits_whose_requests_come_in_pieces(envoy, stored):
                 assert is_hit(response) and json.loads(response.decoded)["id"] == number
 
 
-def test_who_leaves_while_an_answer_waits(envoy, stored):
+def test_streams_end_when_a_client_aborts_with_pending_responses(envoy, stored):
     for number in range(50):
         with envoy.connect() as connection:
             connection.send(sent(block(number, number % 2 > 0, number) for number in range(number % 7 + 2)))
@@ -124,7 +124,7 @@ def test_who_leaves_while_an_answer_waits(envoy, stored):
     assert is_hit(envoy.ask("/", block(0, False)))
 
 
-def test_many_at_once_on_http2(envoy, stored):
+def test_concurrent_http2_hits_have_the_ids_of_their_calls(envoy, stored):
     with Http2Client(envoy.port) as client:
         bodies = [block(number, False, number) for number in range(NUMBER)]
         streams = [client.ask("/", method="POST", body=body) for body in bodies]

@@ -1,5 +1,5 @@
-"""What the head of a request decides is answered at the head, in Envoy: before a body has come
-that may never end, or that its client keeps back."""
+"""Requests that are rejected by their head, in Envoy: the response precedes a body that may
+never end, or that its client does not send."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ CHAIN = {"jsonrpc": "2.0", "id": 1, "result": "0x1"}
 
 @pytest.fixture(scope="module")
 def sockets():
-    """An echo over WebSockets: its port."""
+    """The port of a WebSocket echo."""
 
     def serve(connection):
         for message in connection:
@@ -69,7 +69,7 @@ def node(origin):
 
 
 def head_alone(envoy, path, fields, method=b"POST", port=None):
-    """The status of the answer to a request of which no body ever comes, and the answer."""
+    """The status and the response to a request without the body that it announces."""
     with Connection(port or envoy.direct) as connection:
         connection.send(b"%b %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (method, path, fields))
         response = connection.read(method.decode())
@@ -78,18 +78,18 @@ def head_alone(envoy, path, fields, method=b"POST", port=None):
 
 @pytest.mark.parametrize("path", [b"/", b"/short", b"/none", b"/denied"])
 @pytest.mark.parametrize("port", ["direct", "port"], ids=["HTTP/1.1", "HTTP/2"])
-def test_upgrade_under_a_rule_is_refused_at_the_head(envoy, origin, path, port):
+def test_upgrade_under_a_rule_is_rejected_at_the_head(envoy, origin, path, port):
     """Over HTTP/2 it is an extended CONNECT."""
     for fields in (WEBSOCKET, WEBSOCKET.replace(b"websocket", b"other")):
         status, response = head_alone(envoy, path, fields, b"GET", getattr(envoy, port))
         assert status == 403
-        # of HTTP/2 the hop before it passes on no body of what became no tunnel
+        # over HTTP/2 the hop in front forwards no body of a rejected tunnel
         assert port == "port" or json.loads(response.body)["error"]["code"] == -32600
     assert not origin.received()
 
 
 @pytest.mark.parametrize("port", ["direct", "port"], ids=["HTTP/1.1", "HTTP/2"])
-def test_websocket_passes_where_it_is_allowed(envoy, port):
+def test_allowed_websocket_is_forwarded(envoy, port):
     uri = f"ws://127.0.0.1:{getattr(envoy, port)}"
     with websockets.sync.client.connect(f"{uri}/allowed", proxy=None) as connection:
         for message in ("0x1", "x" * 100000):
@@ -100,39 +100,39 @@ def test_websocket_passes_where_it_is_allowed(envoy, port):
     assert refused.value.response.status_code == 403
 
 
-def test_another_upgrade_is_refused_where_websocket_is_allowed(envoy):
+def test_other_upgrade_is_rejected_when_websocket_is_allowed(envoy):
     fields = WEBSOCKET.replace(b"websocket", b"other")
     assert head_alone(envoy, b"/allowed", fields, b"GET")[0] == 403
 
 
-def test_long_body_is_refused_at_the_head(envoy, origin):
+def test_long_body_is_rejected_at_the_head(envoy, origin):
     fields = b"Content-Type: application/json\r\nContent-Length: 99999999\r\n"
     assert head_alone(envoy, b"/", fields)[0] == 413
     assert not origin.received()
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"])
-def test_coded_body_is_refused_at_the_head(envoy, origin, length):
+def test_body_with_an_unsupported_coding_is_rejected_at_the_head(envoy, origin, length):
     fields = b"Content-Type: application/json\r\nContent-Encoding: br\r\n" + length
     assert head_alone(envoy, b"/", fields)[0] == 415
     assert not origin.received()
 
 
-def test_other_method_is_refused_at_the_head(envoy, origin):
+def test_other_http_method_is_rejected_at_the_head(envoy, origin):
     assert head_alone(envoy, b"/", b"Content-Length: 5\r\n", b"PUT")[0] == 405
     assert head_alone(envoy, b"/?method=debug_x", b"", b"GET")[0] == 405
     assert not origin.received()
 
 
 @pytest.mark.parametrize("value", [b"100-continue", b"100-Continue"])
-def test_expectation_that_nobody_meets_is_refused_at_the_head(envoy, origin, value):
+def test_expect_continue_is_rejected_at_the_head_under_a_rule(envoy, origin, value):
     fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: %b\r\n"
     status, response = head_alone(envoy, b"/", fields % (len(CALL), value))
     assert status == 417, response
     assert not origin.received()
 
 
-def test_other_expectation_is_no_lack_of_memory(envoy, origin):
+def test_request_with_another_expectation_is_forwarded(envoy, origin):
     fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: foo\r\n\r\n"
     with Connection(envoy.direct) as connection:
         connection.send(b"POST / HTTP/1.1\r\nHost: x\r\n" + fields % len(CALL) + CALL)
@@ -141,7 +141,7 @@ def test_other_expectation_is_no_lack_of_memory(envoy, origin):
     assert json.loads(origin.received()[0].body)["method"] == "eth_chainId"
 
 
-def test_expectation_is_met_where_nothing_is_judged(envoy, origin):
+def test_expect_continue_is_forwarded_without_rules(envoy, origin):
     origin.answers(answer(b"{}", headers=[("Content-Type", "application/json")]))
     fields = b"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
     with Connection(envoy.direct) as connection:

@@ -1,5 +1,5 @@
-"""Configurations in the shapes that people run Envoy in before nodes, with sszip put in as
-docs/envoy.md says: shapes/*.yaml."""
+"""Envoy configurations in the shapes that operators use in front of nodes, with sszip added as
+docs/envoy.md describes: shapes/*.yaml."""
 
 import json
 import pathlib
@@ -43,7 +43,7 @@ def other(tmp_path_factory):
     origin.close()
 
 
-# Each host's carrier, and the settings of its store: a busy machine takes more than 20 ms.
+# The class of each host, and its store settings: a busy machine takes more than 20 ms.
 KINDS = {
     "native": (Envoy, {}),
     "wasm": (Sandboxed, {"cache_owner": "cluster:sszip_cached", "cache_lookup_timeout": "1s"}),
@@ -67,7 +67,7 @@ def shape(host, other):
             **values,
         }
         text = begins + (SHAPES / f"{name}.yaml").read_text()
-        # the way to the daemon
+        # the cluster of the daemon
         for cluster in envoy.configuration["static_resources"]["clusters"]:
             text += f"  - {json.dumps(cluster)}\n"
         for key, value in values.items():
@@ -89,8 +89,8 @@ def is_hit(response):
     return "sszip; hit" in (response.header("Cache-Status") or "")
 
 
-def test_a_pool_behind_keys(shape, origin, other):
-    """Answers are one for all nodes of the pool, and a key's own; errors are the pool's."""
+def test_pool_behind_keys_shares_entries_and_reports_errors(shape, origin, other):
+    """Entries are shared by all nodes of the pool, per key; errors are the pool's."""
     for node, name in ((origin, b"one"), (other, b"two")):
         node.answers(Node({"eth_getBlockByHash": result(name)}))
     envoy = shape("pool", node=origin.port, other=other.port)
@@ -104,21 +104,21 @@ def test_a_pool_behind_keys(shape, origin, other):
     assert envoy.ask("/health").body == b"ok"
     cors = envoy.ask(KEY, BLOCK, headers=[("Origin", "https://wallet.test")])
     assert cors.header("Access-Control-Allow-Origin") == "https://wallet.test"
-    # one of them fails: the other one is asked
+    # one node fails: the other one gets the requests
     origin.answers([lambda connection, request, received: connection.close()])
     for number in range(6):
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32), str(number + 10)).replace(
             b"true", b"false"
         )
         assert b'"of":"two"' in envoy.ask(KEY, body).decoded
-    # nobody is there: an error as JSON-RPC, and stored answers all the same
+    # both nodes fail: a JSON-RPC error, and stored responses all the same
     other.answers([lambda connection, request, received: connection.close()])
     failed = envoy.ask(KEY, call("eth_chainId"))
     assert failed.status == 503 and json.loads(failed.decoded)["error"]["code"] == -32000
     assert is_hit(envoy.ask(KEY, BLOCK))
 
 
-def test_a_socket_beside_a_pool(shape, origin, other):
+def test_websocket_of_a_pool_is_forwarded(shape, origin, other):
     def serve(connection):
         for message in connection:
             connection.send(message)
@@ -139,7 +139,7 @@ def test_a_socket_beside_a_pool(shape, origin, other):
 
 
 def publish(path, version, typed):
-    """The filter is another one, from a file (ECDS)."""
+    """Publishes another filter configuration in a file (ECDS)."""
     filter = {
         "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
         "name": "sszip",
@@ -151,9 +151,9 @@ def publish(path, version, typed):
 
 
 @pytest.mark.parametrize("name, target", [("pool", KEY), ("beacon", "/")])
-def test_many_at_once_while_the_filter_changes(shape, origin, other, tmp_path, name, target):
-    """Of requests that are sent before the answers have come every one is answered, whichever
-    filter it has, and however many there have been while its answer waits."""
+def test_pipelined_requests_are_answered_while_the_filter_config_changes(shape, origin, other, tmp_path, name, target):
+    """Each pipelined request is answered, whichever filter configuration it has, and however
+    many configurations there have been while its response waits."""
     origin.answers(Node({"eth_getBlockByHash": result(b"one"), "eth_chainId": b'"0x1"'}))
     other.answers(Node({"eth_getBlockByHash": result(b"one"), "eth_chainId": b'"0x1"'}))
     path = tmp_path / "ecds.json"
@@ -186,7 +186,7 @@ def test_many_at_once_while_the_filter_changes(shape, origin, other, tmp_path, n
 
 
 def curl(envoy, path, body, *headers, host="localhost", version="--http2"):
-    """Status, HTTP version, head and body, decoded, over TLS."""
+    """Status, HTTP version, head and decoded body of a response over TLS."""
     fields = [
         word
         for one in ("Content-Type: application/json", f"Host: {host}", *headers)
@@ -203,8 +203,8 @@ def curl(envoy, path, body, *headers, host="localhost", version="--http2"):
     return int(status), version, head.decode().lower(), body
 
 
-def test_several_chains(shape, origin, other, tmp_path):
-    """By name, by path and by a field: nobody gets another chain's answer."""
+def test_chains_by_name_path_and_header_are_kept_apart(shape, origin, other, tmp_path):
+    """No request receives a response of another chain, selected by name, path or header."""
     authority = Origin(tmp_path)
     authority.answers(
         lambda request: answer(status=200 if request.header("X-Api-Key") == "right" else 403)
@@ -228,10 +228,10 @@ def test_several_chains(shape, origin, other, tmp_path):
             assert curl(envoy, path, BLOCK, *fields, host=host)[0] == 403
     hits = [curl(envoy, "/one", BLOCK, key)[2], curl(envoy, "/two", BLOCK, key)[2]]
     assert all("sszip; hit" in head for head in hits)
-    # each answer of a canary is of one of the two, and hits are of the right one
+    # each response of a canary comes from one of the two, and hits from the right one
     seen = {curl(envoy, "/canary", BLOCK, key)[3] for _ in range(12)}
     assert len(seen) == 2
-    # a batch of which a part is stored, read whole by others before
+    # a split batch that other filters have read whole
     for name in ("one", "two"):
         mixed = b"[%b,%b]" % (BLOCK, call("eth_chainId", id="2"))
         status, _, _, body = curl(envoy, f"/{name}", mixed, key)
@@ -240,7 +240,7 @@ def test_several_chains(shape, origin, other, tmp_path):
     assert not authority.errors
 
 
-def test_execution_and_consensus(shape, replay, other):
+def test_execution_and_beacon_routes_work_together(shape, replay, other):
     other.answers(answer(b"of no account"))
     envoy = shape("beacon", node=replay.port, other=other.port)
     for accept in ("gzip", None):
@@ -257,7 +257,7 @@ def test_execution_and_consensus(shape, replay, other):
     assert (block.status, block.header("Content-Type")) == (200, "application/octet-stream")
     json_ = envoy.ask("/eth/v2/beacon/blocks/head", headers=[("Accept", "application/json")])
     assert json_.decoded.startswith(b"{") and len(json_.decoded) > len(block.decoded)
-    # it is published again as SSZ, for a node that may have JSON only
+    # the block is submitted as SSZ, for a node that may have JSON only
     fields = [
         ("Content-Type", "application/octet-stream"),
         ("Eth-Consensus-Version", block.header("Eth-Consensus-Version")),

@@ -1,6 +1,5 @@
-"""Memory that the module is refused, at every place where it wants much at a time: what
-the client gets is right, or is an error, and Envoy goes on. What Envoy itself is refused
-ends it."""
+"""Failed allocations of the module, each large one in turn: clients receive a right response or
+an error, and Envoy continues. Failed allocations of Envoy itself end it."""
 
 import itertools
 import json
@@ -14,7 +13,7 @@ from harness.origin import answer, scattered
 from harness.preload import LIBRARIES
 from harness.rpc import Node, call
 
-# less than that is what Envoy itself would want at the same time
+# shorter allocations could be Envoy's own at the same time
 LONG = (65 << 10, 1 << 40)
 LENGTH = 1_500_000
 CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
@@ -55,7 +54,7 @@ def node(**options):
 
 
 class Calls:
-    """So many new blocks and known ones, in one request. What becomes of it."""
+    """A request of new and of stored blocks; a call returns its outcome."""
 
     def __init__(self, envoy, path="/", new=1, known=0, accept="gzip", pad=0):
         self.envoy, self.path, self.new, self.accept, self.pad = envoy, path, new, accept, pad
@@ -88,7 +87,7 @@ class Calls:
 
 
 def each_in_turn(envoy, preload, ask):
-    """What becomes of it with each refused in turn, until none is."""
+    """The outcomes with each allocation failing in turn, until none fails."""
     outcomes = []
     for skip in range(60):
         with preload.refusing(envoy.process.pid, LONG, LIBRARIES, skip=skip):
@@ -96,7 +95,7 @@ def each_in_turn(envoy, preload, ask):
         assert envoy.process.poll() is None, envoy.error_log()[-3000:]
         if not preload["refused"]:
             break
-        # nothing of it is stuck
+        # nothing is stuck
         assert ask() == "whole"
     else:
         raise AssertionError("there are always more")
@@ -118,17 +117,17 @@ def each_in_turn(envoy, preload, ask):
     ],
     ids=["miss", "stream", "hits", "mixed", "long-request"],
 )
-def test_calls(envoy, origin, preload, kind, accept, framing):
+def test_response_is_whole_or_an_error_when_any_large_allocation_fails(envoy, origin, preload, kind, accept, framing):
     origin.answers(node(framing=framing))
     ask = Calls(envoy, accept=accept, **kind)
     outcomes = each_in_turn(envoy, preload, ask)
-    # as the node has sent it, where there is anything to send; what streams is cut
+    # the node's response unchanged, if nothing was sent; a stream is truncated
     is_streamed = framing == "chunked" or "path" in kind
     allowed = {"whole"} | ({"cut"} if is_streamed else set()) | ({502} if "known" in kind else set())
     assert set(outcomes) <= allowed
 
 
-def test_a_long_request_goes_to_the_node_as_it_came(envoy, origin, preload):
+def test_long_request_is_forwarded_unchanged_when_its_allocation_fails(envoy, origin, preload):
     origin.answers(node())
     body = block(next(_numbers), 1, pad=700_000)
     for skip in range(10):
@@ -151,7 +150,7 @@ def ssz_of(number):
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("to", ["ssz", "json"])
-def test_transcoding(envoy, origin, preload, framing, accept, to):
+def test_transcoded_response_is_whole_or_an_error_when_any_large_allocation_fails(envoy, origin, preload, framing, accept, to):
     number = 100_000
     text = json.dumps({"version": "electra", "data": entries(number)}, separators=(",", ":")).encode()
     made = (text, "application/json") if to == "ssz" else (ssz_of(number), OCTETS)
@@ -175,12 +174,12 @@ def test_transcoding(envoy, origin, preload, framing, accept, to):
         return "whole"
 
     outcomes = each_in_turn(envoy, preload, ask)
-    # what is no answer to what was asked is not passed on
+    # a response in another format than requested is not forwarded
     assert set(outcomes) <= {"whole", "cut", 502, 503}
 
 
-def test_an_update_in_the_background(envoy, origin, preload):
-    """It does without, and the client has its answer."""
+def test_client_gets_its_response_when_an_allocation_of_the_update_fails(envoy, origin, preload):
+    """The update is dropped, and the client receives its response."""
     origin.answers(Node({"eth_blockNumber": b'"0x1"'}, newline=b"", split=scattered("x")))
     path = f"/stale/{next(_numbers)}"
     body = call("eth_blockNumber") + b" " * 700_000

@@ -1,5 +1,5 @@
-"""Configurations that change while requests are under way, and Envoys that end or take
-over from one another."""
+"""Configurations that change while requests are in flight, and Envoys that end or take over from
+one another."""
 
 import json
 import os
@@ -26,7 +26,7 @@ LOAD = [(("/", GZIP), BODY), (("/", []), BODY), (("/cached", GZIP), BODY)]
 class Changes:
     """An Envoy whose listeners, routes and clusters are files that change."""
 
-    # what each of the filter's settings are beside
+    # settings that are added to each filter's
     own = {}  # noqa: RUF012
 
     def __init__(self, origin, **options):
@@ -55,7 +55,7 @@ class Changes:
         }
 
     def publish(self, name):
-        """A file takes the place of the one before."""
+        """Replaces the file of a resource type."""
         self.version += 1
         kind, *resources = {
             "lds": ("config.listener.v3.Listener", self.listener),
@@ -71,7 +71,7 @@ class Changes:
         return self.routes
 
     def settings(self, **settings):
-        """The filter's."""
+        """Publishes settings of the filter."""
         typed = self.filter_of(adapted({**settings, **self.own}))
         self.manager["http_filters"][0]["typed_config"] = typed
         self.publish("lds")
@@ -134,9 +134,9 @@ def mode(envoy):
     return envoy.get("/").mode
 
 
-def test_files_that_change_under_load(host, dynamic):
-    """Of the filter, of routes and of nodes: no answer is lost or wrong, and what is not
-    allowed changes nothing; but a sandbox is off for a route that says it."""
+def test_responses_are_right_when_xds_files_change_under_load(host, dynamic):
+    """Filter, routes and clusters change: no response is lost or wrong. An invalid update
+    changes nothing, except that a sandbox is off for a route with invalid settings."""
     with Load(dynamic.port, LOAD, clients=4) as load:
         for number in range(6):
             dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2], comp_level=1 + number)
@@ -168,8 +168,8 @@ def test_files_that_change_under_load(host, dynamic):
     assert load.faults == []
 
 
-def test_a_stream_outlives_its_listener(dynamic, origin):
-    """Its settings are there as long as it is."""
+def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
+    """Its settings live as long as the stream."""
     go_on = threading.Event()
     origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                     *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
@@ -194,8 +194,8 @@ class TestEnds:
         yield envoy.start()
         envoy.stop()
 
-    def test_drained(self, envoy):
-        """Listeners that are drained end connections between answers, and never in one."""
+    def test_draining_listeners_close_connections_between_responses_only(self, envoy):
+        """Draining listeners close connections between responses, never within one."""
         with Load(envoy.port, LOAD, clients=4) as load:
             for health in ("fail", "ok"):
                 fetch(envoy.admin, f"/healthcheck/{health}", method="POST", body=b"")
@@ -207,8 +207,8 @@ class TestEnds:
         )
         envoy.wait_for(lambda: not is_up_at(envoy.port), "the listener to be closed")
 
-    def test_told_to_end_under_load(self, envoy):
-        """What it had answered was right, and nothing hangs."""
+    def test_envoy_exits_under_load_without_wrong_responses(self, envoy):
+        """Responses are right until the end, and no request hangs."""
         right, wrong = [], []
 
         def asks():
@@ -218,7 +218,7 @@ class TestEnds:
                         response = connection.exchange("/", headers=GZIP)
                     (right if response.decoded == BODY else wrong).append(response)
             except (OSError, Truncated):
-                return  # it has ended
+                return  # Envoy has ended
 
         threads = [threading.Thread(target=asks) for _ in range(4)]
         for thread in threads:
@@ -240,8 +240,8 @@ def is_up_at(port):
         return False
 
 
-def test_hot_restart_under_load(host, origin_of_bodies):
-    """A second Envoy takes the sockets of the first, each with what it has stored."""
+def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodies):
+    """A second Envoy takes over the sockets of the first one, each with its own entries."""
     envoys = []
     kind = {"native": Envoy, "wasm": Sandboxed}[host]
     routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]

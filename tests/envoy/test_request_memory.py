@@ -1,4 +1,4 @@
-"""Request bodies under way: they count to `memory` by what has come, and none takes all of it."""
+"""Request bodies in flight count to `memory` by the bytes that arrived; none takes all of it."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ HOSTS = ("native", "wasm")
 MB = 1 << 20
 MEMORY = 16 * MB
 FIELDS = [("Content-Type", "application/json")]
-# wait for bodies, and are held until all of one has come
+# requests of which the body must be read, and is buffered until it is complete
 DENIED = {"cache": True, "cache_max_request": "15m", "memory": "16m", "method": "deny eth_sign"}
 LIMITS = {"native": {}, "wasm": {"settings": {"buffer_limit": "16m"}}}
 
@@ -59,7 +59,7 @@ def test_bodies_under_way_stay_within_memory(envoy, origin, chunked):
         begin, piece = head([("Transfer-Encoding", "chunked")]), b"%x\r\n%b\r\n" % (len(piece), piece)
     else:
         begin = head([("Content-Length", str(length))])
-    # Envoy reads up to 1 MiB of each beside what the filter takes
+    # Envoy reads up to 1 MiB of each in addition to the filter's bytes
     senders = [envoy.connect(timeout=30) for _ in range(20)]
 
     def send(connection):
@@ -68,7 +68,7 @@ def test_bodies_under_way_stay_within_memory(envoy, origin, chunked):
             for _ in range(length // (MB // 4) - 1):
                 connection.send(piece)
         except OSError:
-            pass  # it was refused, and closed
+            pass  # it was rejected, and closed
 
     threads = [threading.Thread(target=send, args=(connection,)) for connection in senders]
     try:
@@ -77,7 +77,7 @@ def test_bodies_under_way_stay_within_memory(envoy, origin, chunked):
         for thread in threads:
             thread.join()
         assert long_call(envoy).status == 200
-        # Envoy's own buffers are beside it
+        # Envoy's own buffers are in addition
         assert peak(envoy.process.pid) - before <= (MEMORY + 32 * MB) / 1024
     finally:
         for connection in senders:

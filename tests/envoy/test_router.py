@@ -1,5 +1,5 @@
-"""What Envoy's router does by itself: it asks again, elsewhere, at two places at a time,
-gives up, answers by itself, or makes a tunnel."""
+"""Features of Envoy's router: retries, redirects, hedging and mirrors, timeouts, local replies,
+and tunnels."""
 
 import concurrent.futures
 import socket
@@ -89,7 +89,7 @@ def envoy(start_envoy, second):
 
 @pytest.fixture
 def late(envoy):
-    """What was asked of the node since the test began, as a daemon took its time."""
+    """The number of requests that the node got since the test began because a daemon was slow."""
     before = envoy.late()
     return lambda: envoy.late() - before
 
@@ -99,7 +99,7 @@ def said(response):
 
 
 class TestTries:
-    def test_the_answer_of_the_last_try_is_stored(self, envoy, origin, late):
+    def test_response_of_the_last_retry_is_stored(self, envoy, origin, late):
         tries = [
             answer(b"busy", status=503),
             [CLOSE],
@@ -113,8 +113,8 @@ class TestTries:
         assert "hit" in said(envoy.in_time(lambda: envoy.ask("/retry", CALL)))
         assert len(origin.received()) <= 3 + late()
 
-    def test_a_batch_of_which_a_part_is_asked_again(self, envoy, origin):
-        """What is asked again is the part that was asked."""
+    def test_retry_of_a_split_batch_sends_the_same_part(self, envoy, origin):
+        """A retry sends the part that was sent before."""
         node = Node(NODE)
         origin.answers(node)
         first = call("eth_getBlockByHash", '["0x%s",true]' % ("12" * 32))
@@ -125,8 +125,8 @@ class TestTries:
         assert [request.body for request in origin.received()[1:]] == [b"[%b]" % OTHER] * 3
         assert b"12" * 32 in response.decoded and b"cd" * 32 in response.decoded
 
-    def test_hedging(self, envoy, origin):
-        """The first that answers is taken; the other one is none of ours."""
+    def test_first_response_of_hedged_requests_is_used_and_stored(self, envoy, origin):
+        """The first response is used; the other one is dropped."""
         slow = threading.Event()
         node = Node(NODE)
         left = [lambda request: [Until(slow), *node(request)], node]
@@ -138,7 +138,7 @@ class TestTries:
         assert len(origin.received()) == 2
         assert "hit" in said(envoy.in_time(lambda: envoy.ask("/hedge", body)))
 
-    def test_a_mirror_sees_what_the_node_sees(self, envoy, origin, second, late):
+    def test_mirror_gets_the_upstream_request(self, envoy, origin, second, late):
         origin.answers(Node(NODE))
         second.answers(answer(b"of no account", status=500))
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("56" * 32))
@@ -149,7 +149,7 @@ class TestTries:
         assert len(second.received()) <= 1 + late()
         assert second.last().header("Accept-Encoding") == "identity"
 
-    def test_each_of_two_clusters_has_its_own(self, envoy, origin, second, late):
+    def test_weighted_clusters_have_separate_entries(self, envoy, origin, second, late):
         origin.answers(Node({"eth_getBlockByHash": b'{"hash":"0x%b","of":"one"}' % (b"ab" * 32)}))
         second.answers(Node({"eth_getBlockByHash": b'{"hash":"0x%b","of":"two"}' % (b"ab" * 32)}))
         bodies_ = {envoy.ask("/weighted", CALL).decoded for _ in range(40)}
@@ -158,8 +158,7 @@ class TestTries:
 
 
 class TestRedirects:
-    """Envoy follows some by itself, and begins anew with the request as it went to the
-    node."""
+    """Envoy follows some redirects itself, and starts again with the upstream request."""
 
     def moves(self, origin, node, status=307, times=1):
         left = [f"http://localhost/moved/{number}" for number in range(times - 1)]
@@ -173,7 +172,7 @@ class TestRedirects:
         origin.answers(moved)
 
     @pytest.mark.parametrize("times", [1, 2])
-    def test_a_batch_of_which_a_part_is_asked_for(self, envoy, origin, late, times):
+    def test_split_batch_is_merged_after_internal_redirects(self, envoy, origin, late, times):
         node = Node(NODE)
         origin.answers(node)
         one = call("eth_getBlockByHash", '["0x%s",true]' % (f"{times}1" * 32))
@@ -187,7 +186,7 @@ class TestRedirects:
         assert f"{times}1".encode() * 32 in response.decoded
         assert f"{times}2".encode() * 32 in response.decoded
 
-    def test_it_is_coded_for_the_client(self, envoy, origin):
+    def test_response_is_compressed_after_an_internal_redirect(self, envoy, origin):
         self.moves(origin, answer(BODY), status=302)
         response = envoy.get("/moved")
         assert (response.status, response.coding) == (200, "gzip")
@@ -195,18 +194,18 @@ class TestRedirects:
         self.moves(origin, answer(BODY), status=302)
         assert envoy.get("/moved", accept=None).body == BODY
 
-    def test_who_takes_ssz_only_gets_no_json(self, envoy, origin):
+    def test_client_of_ssz_only_gets_no_json_after_an_internal_redirect(self, envoy, origin):
         nothing = answer(b'{"data":"no block"}')
         self.moves(origin, nothing, status=302)
         fields = [("Accept", "application/octet-stream")]
         response = envoy.get("/moved/eth/v2/beacon/blocks/head", headers=fields)
-        # as without a redirect
+        # the same as without a redirect
         origin.answers(nothing)
         without = envoy.get("/moved/eth/v2/beacon/blocks/head", headers=fields)
         assert (response.status, response.decoded) == (without.status, without.decoded)
 
-    def test_others_wait_for_it(self, envoy, origin, late):
-        """Who leads goes on, and who waits gets its answer."""
+    def test_followers_get_the_response_after_an_internal_redirect(self, envoy, origin, late):
+        """The leader continues, and followers receive its response."""
         node, go_on = Node(NODE), threading.Event()
         asked = call("eth_getBlockByHash", '["0x%s",true]' % ("78" * 32))
 
@@ -224,19 +223,19 @@ class TestRedirects:
             assert all(b"78" * 32 in answer.result().decoded for answer in answers)
         assert len(origin.received("/elsewhere")) <= 1 + late()
 
-    def test_what_clients_say_of_it(self, envoy, origin):
+    def test_original_url_header_of_a_client_is_ignored(self, envoy, origin):
         origin.answers(answer(BODY))
         fields = [("X-Envoy-Original-Url", "http://elsewhere/")]
         for _ in range(2):
             assert gunzip(envoy.get("/moved", headers=fields).body) == BODY
 
-    def test_one_that_goes_to_the_client(self, envoy, origin):
+    def test_redirect_that_envoy_does_not_follow_is_sent(self, envoy, origin):
         self.moves(origin, answer(BODY), status=301)
         assert envoy.get("/moved").status == 301
 
 
 class TestOwnAnswers:
-    def test_time_is_over(self, envoy, origin):
+    def test_timeout_of_the_route_is_a_504_and_not_stored(self, envoy, origin):
         slow = threading.Event()
         origin.answers([Until(slow, 10), CLOSE])
         response = envoy.ask("/timeout", CALL)
@@ -247,7 +246,7 @@ class TestOwnAnswers:
 
     @pytest.mark.native("what has expired is in the memory of a process")
     @pytest.mark.parametrize("fails", ["timeout", "503", "closed"])
-    def test_what_has_expired_is_better_than_that(self, envoy, origin, fails):
+    def test_stale_response_is_sent_instead_of_a_local_reply(self, envoy, origin, fails):
         path, body = "/stale/timeout", call("eth_blockNumber", id=f'"{fails}"')
         origin.answers(Node(NODE))
         assert envoy.ask(path, body).status == 200
@@ -264,18 +263,18 @@ class TestOwnAnswers:
         assert response.status == 200 and b'"0x10"' in response.decoded, response
         assert "fwd=stale" in said(response)
 
-    def test_nobody_is_there(self, envoy):
+    def test_unreachable_cluster_is_a_503(self, envoy):
         assert envoy.ask("/gone", CALL).status == 503
 
-    def test_routes_that_ask_nobody(self, envoy):
+    def test_direct_responses_and_redirects_are_sent(self, envoy):
         for _ in range(2):
             assert envoy.ask("/direct", CALL).body == b"x" * 4000
             assert envoy.get("/redirect").status == 301
 
 
 class TestOrder:
-    def test_a_node_that_answers_before_it_was_asked_all(self, envoy, origin):
-        """What still comes of the request must not hinder the answer."""
+    def test_early_response_is_sent_before_the_request_ends(self, envoy, origin):
+        """The rest of the request must not delay the response."""
         origin.early = True
         long = bodies.json(600_000)
         for path, framing in [
@@ -296,7 +295,7 @@ class TestOrder:
                         while not over.wait(0.0005):
                             connection.send(b"5\r\n01234\r\n")
                     except OSError:
-                        pass  # it has the answer
+                        pass  # the response has arrived
 
                 sender = threading.Thread(target=sends)
                 sender.start()
@@ -307,8 +306,8 @@ class TestOrder:
                     sender.join(20)
             assert (response.status, response.decoded) == (200, long)
 
-    def test_trailers_of_a_request(self, envoy, origin, late):
-        """They end a body that is looked up."""
+    def test_request_with_trailers_is_looked_up(self, envoy, origin, late):
+        """Trailers end a body that is looked up."""
         origin.answers(Node(NODE))
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("9a" * 32))
         with Http2Client(envoy.port) as client:
@@ -330,8 +329,8 @@ class TestOrder:
         assert len(origin.received()) <= 1 + late()
 
     @pytest.mark.parametrize("who", ["envoy", "node"])
-    def test_who_asks_whether_to_go_on(self, start_envoy, origin, who):
-        """Envoy answers by itself, or, if it is told to, the node does."""
+    def test_request_with_expect_continue_is_answered(self, start_envoy, origin, who):
+        """Envoy sends 100 Continue itself, or forwards that of the node."""
         envoy = start_envoy([route("/", CACHED)], http={"proxy_100_continue": who == "node"})
         node = Node(NODE)
 
@@ -354,12 +353,12 @@ class TestOrder:
         assert response.status == 200 and b"ab" * 32 in response.body
         assert ("fwd=miss" if who == "envoy" else "fwd=bypass") in said(response)
 
-    def test_hints_before_the_answer(self, envoy, origin):
+    def test_early_hints_precede_a_compressed_response(self, envoy, origin):
         origin.answers([head(103, [("Link", "</a>")]), *answer(BODY)])
         response = envoy.get("/")
         assert response.status == 200 and gunzip(response.body) == BODY
 
-    def test_ranges_and_the_like(self, envoy, origin):
+    def test_ranges_conditions_and_head_are_forwarded(self, envoy, origin):
         origin.answers(
             answer(BODY[:100], status=206, headers=[("Content-Range", "bytes 0-99/30000")])
         )
@@ -371,7 +370,7 @@ class TestOrder:
         response = envoy.get("/", method="HEAD")
         assert (response.status, response.body, response.length) == (200, b"", None)
 
-    def test_a_node_that_breaks_off_is_not_asked_again_by_us(self, envoy, origin):
+    def test_truncated_response_is_not_retried(self, envoy, origin):
         origin.answers(answer(BODY, framing="chunked", cut_at=20000))
         with pytest.raises(Truncated):
             envoy.get("/at-once")
@@ -380,7 +379,7 @@ class TestOrder:
 
 @pytest.fixture(scope="module")
 def echo():
-    """A WebSocket, an echo of bytes, and a gRPC service: their ports."""
+    """The ports of a WebSocket, an echo of bytes, and a gRPC service."""
 
     def serve(connection):
         for message in connection:
@@ -447,7 +446,7 @@ def tunnels(start_envoy, echo):
 
 class TestTunnels:
     @pytest.mark.parametrize("port", ["direct", "port"], ids=["HTTP/1.1", "HTTP/2"])
-    def test_websocket(self, tunnels, port):
+    def test_websocket_is_forwarded(self, tunnels, port):
         """Over HTTP/2 it is an extended CONNECT."""
         uri = f"ws://127.0.0.1:{getattr(tunnels, port)}/ws"
         with websockets.sync.client.connect(uri, max_size=None, proxy=None) as connection:
@@ -455,7 +454,7 @@ class TestTunnels:
                 connection.send(message)
                 assert connection.recv(30) == message
 
-    def test_connect(self, tunnels):
+    def test_connect_tunnel_is_forwarded(self, tunnels):
         with socket.create_connection(("127.0.0.1", tunnels.direct)) as connection:
             connection.settimeout(20)
             connection.sendall(
@@ -473,7 +472,7 @@ class TestTunnels:
                 assert came == piece
 
     @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
-    def test_grpc(self, tunnels, compression):
+    def test_grpc_unary_calls_are_forwarded_unchanged(self, tunnels, compression):
         with grpc.insecure_channel(f"127.0.0.1:{tunnels.direct}") as channel:
             for message in (b"", b"0x1", BODY, bodies.random(3000), bodies.json(1_000_000)):
                 answer_, done = channel.unary_unary("/Echo/Unary").with_call(
@@ -487,8 +486,8 @@ class TestTunnels:
                 channel.unary_unary("/Echo/Unary")(b"fail", timeout=30)
             assert failed.value.code() == grpc.StatusCode.NOT_FOUND
 
-    def test_grpc_both_ways(self, tunnels):
-        """Each message is answered before the next is sent."""
+    def test_grpc_stream_is_forwarded_in_both_directions(self, tunnels):
+        """Each message is answered before the next one is sent."""
         answered = threading.Semaphore(1)
         messages = [b"%d" % number * 2000 for number in range(50)]
 
@@ -505,9 +504,9 @@ class TestTunnels:
         assert seen == messages
 
 
-def test_what_a_route_adds_is_not_on_hits(host, start_envoy, origin):
-    """It is the router that adds it, behind the filter: docs/envoy.md says so. To an answer
-    of Envoy's own, as a sandbox's hit is, all of it is added. What is stored is there once."""
+def test_headers_that_a_route_adds_are_absent_in_hits_of_the_module(host, start_envoy, origin):
+    """The router adds them, behind the filter, as docs/envoy.md describes. Envoy adds all of
+    them to its local replies, such as a sandbox's hit. Stored headers are sent once."""
     adds = route("/", CACHED)
     fields = {"x-served-by": "us", "access-control-allow-origin": "*"}
     adds["response_headers_to_add"] = [
@@ -522,7 +521,7 @@ def test_what_a_route_adds_is_not_on_hits(host, start_envoy, origin):
     assert hit.all("Access-Control-Allow-Origin") == ["*"]
 
 
-def test_pieces_of_a_chunked_request(envoy, origin, late):
+def test_chunked_request_in_pieces_is_looked_up(envoy, origin, late):
     origin.answers(Node(NODE))
     fields = [JSON, ("Transfer-Encoding", "chunked")]
     with envoy.connect() as connection:

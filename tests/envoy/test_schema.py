@@ -1,5 +1,5 @@
-"""The JSON Schema of the settings: what it takes Envoy takes, and what it refuses Envoy
-refuses, saying what is allowed."""
+"""The JSON Schema of the settings: Envoy accepts values that are valid by the schema, and
+rejects the others with an error that lists the allowed ones."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ EXAMPLE = ROOT / "configs" / "envoy" / "sszip.yaml"
 SCHEMA = json.loads((ROOT / "configs" / "envoy" / "sszip.schema.json").read_text())
 JUDGE = jsonschema.Draft202012Validator(SCHEMA)
 
-# Of each setting: values that are taken, and such that are not, with what is said of them.
+# Of each setting: valid values, and invalid ones with their errors.
 FLAG = ([True, False, "on", "OFF"], [("yes", '"on" or "off"'), (1, '"on" or "off"')])
 SETTINGS = {
     "enable": FLAG,
@@ -195,9 +195,9 @@ SETTINGS = {
         [("0ms", "from 1ms"), ("61m", "to 1h"), (5, "its unit")],
     ),
 }
-# Which are of the process: a filter's, and no route's.
+# Settings of the process: allowed in a filter, and in no route.
 OF_PROCESS = {"cache_lookup_timeout"}
-# What goes together of a store, in a filter.
+# Combinations of store settings in a filter.
 STORES = [
     {
         "cache": True,
@@ -227,12 +227,12 @@ def validated(origin, *, of_filter, of_route=None):
         envoy.stop()
 
 
-def test_the_schema_is_one():
+def test_schema_is_valid_and_lists_all_settings():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["properties"].keys() == SETTINGS.keys() | {name for one in STORES for name in one}
 
 
-def test_the_example_is_right():
+def test_example_is_valid_by_the_schema():
     text = EXAMPLE.read_text()
     manager = yaml.safe_load(text)["static_resources"]["listeners"][0]["filter_chains"][0][
         "filters"
@@ -244,7 +244,7 @@ def test_the_example_is_right():
 
 
 @pytest.mark.parametrize("place", ["filter", "route"])
-def test_what_the_schema_takes_is_taken(session_origin, place):
+def test_valid_settings_are_accepted_by_envoy(session_origin, place):
     for turn in range(max(len(right) for right, _ in SETTINGS.values())):
         settings = {name: right[turn % len(right)] for name, (right, _) in SETTINGS.items()}
         JUDGE.validate(settings)
@@ -259,15 +259,15 @@ def test_what_the_schema_takes_is_taken(session_origin, place):
 
 
 @pytest.mark.parametrize("settings", STORES, ids=lambda settings: next(reversed(settings)))
-def test_what_it_takes_of_a_store_is_taken(session_origin, settings):
+def test_valid_store_settings_are_accepted_by_envoy(session_origin, settings):
     JUDGE.validate(settings)
     status, said = validated(session_origin, of_filter=settings)
     assert status == 0, said
 
 
 @pytest.mark.parametrize("name, value, said", WRONG, ids=lambda value: json.dumps(value))
-def test_what_it_refuses_is_refused(session_origin, name, value, said):
-    """In a filter and in a route, with the setting's name and what is allowed."""
+def test_invalid_settings_are_rejected_by_envoy(session_origin, name, value, said):
+    """The error of filter and route has the setting's name and the allowed values."""
     settings = {name: value}
     assert not JUDGE.is_valid(settings)
     places = [{"of_filter": settings}]
@@ -281,13 +281,13 @@ def test_what_it_refuses_is_refused(session_origin, name, value, said):
 
 
 @pytest.mark.parametrize("name", sorted(OF_PROCESS))
-def test_a_route_has_none_of_the_process(session_origin, name):
+def test_settings_of_the_process_are_rejected_in_a_route(session_origin, name):
     settings = {name: SETTINGS[name][0][0]}
     status, text = validated(session_origin, of_filter={}, of_route=settings)
     assert status != 0 and f'"{name}" is of the process' in text
 
 
-def test_there_are_no_other_settings(session_origin):
+def test_unknown_settings_are_rejected(session_origin):
     for name in ("complevel", "sszip_comp_level", "thread_pool"):
         assert not JUDGE.is_valid({name: 1})
         status, text = validated(session_origin, of_filter={name: 1})

@@ -1,5 +1,5 @@
-"""The sequences of the parity table on Envoy: what is stored, and for whom, with
-the node's answers whole, byte by byte and split at random."""
+"""The sequences of the parity table on Envoy: stored responses and their clients, with the
+node's responses whole, byte by byte and split at random."""
 
 import pytest
 
@@ -22,5 +22,5 @@ def envoy(start_envoy):
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.__name__)
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
-def test_sequence(envoy, origin, sequence, split):
+def test_sequence_has_the_expected_responses_for_every_split(envoy, origin, sequence, split):
     ROWS.run(envoy, origin, sequence, split)

@@ -1,5 +1,5 @@
-"""One daemon, one namespace: what the filter in Envoy's sandbox, Envoy's module and nginx
-have in common, what is purged by each of them, and who asks for what many want."""
+"""One daemon, one namespace: Envoy's Wasm filter, Envoy's module and nginx share entries and
+purges, and coalesce requests."""
 
 import random
 import signal
@@ -17,9 +17,9 @@ from harness.owner import Owner
 from harness.rpc import Node
 from harness.sandbox import Sandboxed
 from test_chain import (
-    test_methods_of_an_operator_are_kept_and_gone_as_ours_are as methods_of_an_operator,
+    test_method_rows_of_the_operator_expire_as_built_in_methods_do as methods_of_an_operator,
 )
-from test_chain import test_what_was_replaced_is_gone as what_was_replaced
+from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as what_was_replaced
 from test_store_life import LARGE, Clients, end, hits
 from test_store_model import CHAINS, Run
 from test_store_model_envoy import PURGE, of_chain
@@ -43,7 +43,7 @@ server {
     location = /purge { sszip_cache_purge on; }
 }
 """
-# what comes of purges that no owner was there for
+# log lines about purges without an owner
 COMPLAINTS = "purge of|owner"
 
 
@@ -91,7 +91,7 @@ def nginx_of(owner, node, namespace="main", more=""):
 
 
 class Hosts:
-    """Several that have a daemon together, one of which is asked each time."""
+    """Several hosts with one daemon; each request goes to one of them at random."""
 
     def __init__(self, *hosts):
         self.hosts = hosts
@@ -154,18 +154,18 @@ class TestThreeHosts:
         yield hosts
         hosts.stop()
 
-    def test_what_one_has_stored_the_others_have(self, hosts, daemon, node):
+    def test_response_of_one_host_is_a_hit_in_the_others(self, hosts, daemon, node):
         for turn, by in enumerate(hosts.hosts):
             numbers = range(20 * turn, 20 * turn + 20)
             assert hits(by, numbers) == 0
             by.wait_for(lambda by=by, which=numbers: hits(by, which) == 20, "hits")
             before = node.count()
             for other in hosts.hosts:
-                # what a busy machine takes longer for than 20 ms is asked of the node
+                # a lookup that takes longer than 20 ms on a busy machine is sent to the node
                 assert hits(other, numbers) >= 16
             assert node.count() <= before + 8
 
-    def test_a_purge_by_one_holds_for_all(self, hosts, daemon, node):
+    def test_purge_by_one_host_is_in_effect_in_all(self, hosts, daemon, node):
         for by in (*hosts.hosts, daemon):
             for host in hosts.hosts:
                 host.wait_for(lambda host=host: hits(host, range(5)) == 5, "hits")
@@ -173,13 +173,13 @@ class TestThreeHosts:
                 daemon.purge(method="eth_getBlockByHash")
             else:
                 assert purge(by) == 200
-            # what the first of them is given the others may have
+            # an entry that the first host fetches again is a hit in the others
             for first in hosts.hosts:
                 before = node.count()
                 assert hits(first, range(5)) == 0 and node.count() == before + 5
                 daemon.purge(everything=True)
 
-    def test_purges_under_load(self, hosts, daemon, origin):
+    def test_responses_are_current_after_purges_under_load(self, hosts, daemon, origin):
         clients = Clients(hosts, clients=9)
         origin.answers(clients.serve)
         with clients:
@@ -207,7 +207,7 @@ class OnAll(Run):
         self.hits = dict.fromkeys(("wasm", "native", "nginx"), 0)
         self.owner = Owner(max_size="64m", memory="16m").start()
         routes = [PURGE, *map(of_chain, CHAINS)]
-        # each route says whose namespace it is
+        # each route names its namespace
         own = {"enable": True}
         self.kinds = {
             "wasm": wasm_of(self.owner, origin, routes, settings=own),
@@ -266,7 +266,7 @@ class OnAll(Run):
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
-def test_nothing_that_was_purged_or_never_was(seed, origin):
+def test_responses_equal_the_model_after_random_purges_and_crashes(seed, origin):
     run = OnAll(seed, origin)
     weights, steps = zip(*test_store_model.STEPS, strict=True)
     done = []
@@ -284,7 +284,7 @@ def test_nothing_that_was_purged_or_never_was(seed, origin):
 
 
 class Stand(test_chain.Stand):
-    """Of a daemon that follows a chain, and all kinds of hosts in front of it."""
+    """A daemon that follows a chain, and all kinds of hosts in front of it."""
 
     def __init__(self, *arguments, head=None, workers=2, more="", methods=()):
         assert not more
@@ -299,10 +299,10 @@ class Stand(test_chain.Stand):
         self.native = native_of(self.owner, settings=settings, clusters=[node])
         rows = "".join(f"sszip_cache_method {method};\n" for method in methods)
         self.by_nginx = nginx_of(self.owner, self.chain.address, more=rows)
-        # whom a test asks: whoever it is
+        # a test's requests go to any of them
         self.nginx = Hosts(self.wasm, self.native, self.by_nginx)
         for host in (self.wasm, self.native):
-            # what is said of a node that is down, or syncing
+            # log lines about a node that is down, or syncing
             host.expect("finality unknown")
 
     def __enter__(self):
@@ -324,16 +324,16 @@ class Stand(test_chain.Stand):
         return self.owner
 
     def wait_for_workers(self):
-        """Not by a purge: what other hosts are still storing would be refused."""
+        """Does not purge: entries that other hosts are still storing would be refused."""
 
     def is_right(self, bodies):
-        """Hosts hear of a change one after the other; what nobody takes away never goes."""
+        """Hosts are notified of a change in turn; an entry that is not removed stays."""
         for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
             self.nginx.wait_for(lambda body=body, honest=honest: self.result(body) == honest, f"the node's answer to {body}")
 
 
 class TestAChain:
-    """Nobody is given what was replaced, by whichever host."""
+    """No host sends a response of a replaced block."""
 
     @pytest.fixture(autouse=True)
     def on_all(self, monkeypatch):
@@ -341,14 +341,14 @@ class TestAChain:
         monkeypatch.setattr(test_chain_model, "Stand", Stand)
 
     @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4)])
-    def test_what_was_replaced_is_gone(self, depth, by):
+    def test_entries_of_replaced_blocks_are_removed_by_a_reorg(self, depth, by):
         what_was_replaced(depth, by)
 
-    def test_methods_of_an_operator(self):
+    def test_method_rows_of_the_operator_expire_on_all_hosts(self):
         methods_of_an_operator()
 
     @pytest.mark.parametrize("seed", seeds(1, 3))
-    def test_nothing_that_an_honest_node_would_not_have_said(self, seed):
+    def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(self, seed):
         run = test_chain_model.Run(seed)
         weights, steps = zip(*test_chain_model.STEPS, strict=True)
         instead = {

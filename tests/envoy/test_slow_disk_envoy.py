@@ -1,5 +1,5 @@
-"""A store whose disk is slow when Envoy ends, or changes it: Envoy leaves in time, and does
-not destroy what its threads still write with; the next one has the store."""
+"""A store whose disk is slow when Envoy ends, or replaces it: Envoy exits in time, and does not
+destroy objects that its threads still use; the next Envoy has the store."""
 
 import json
 import os
@@ -14,10 +14,10 @@ from harness.rpc import Node
 from test_heads_by_xds import chain, dynamic
 from test_store_life import by_hash, wait_until_linked
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["chain", "dynamic"]
 
-# longer than any test waits: what goes on meanwhile does not wait for the disk
+# longer than any test waits: a test that continues does not wait for the disk
 DELAY = 600_000
 SETTINGS = {
     "cache": True,
@@ -59,7 +59,7 @@ def await_stored(envoy, count):
 
 
 def filled(envoy):
-    """Starts it. What it answers, which is stored."""
+    """Starts Envoy; returns its responses, which are stored."""
     envoy.start()
     wait_until_linked(envoy)
     bodies = ask(envoy)
@@ -68,14 +68,14 @@ def filled(envoy):
 
 
 def ends(envoy):
-    """By itself, whatever its disk does."""
+    """Ends Envoy, which must exit by itself, whatever its disk does."""
     envoy.end()
     envoy.check()
 
 
-def test_nobody_waits_for_a_slow_disk(make, node, preload):
-    """While it writes what is new, that is sent, and stored in memory; what the owner does
-    not say in time is asked of the node."""
+def test_clients_do_not_wait_for_a_slow_disk(make, node, preload):
+    """New entries are sent and stored in memory while they are written; a lookup that the owner
+    does not answer in time is sent to the node."""
     envoy = make()
     bodies = filled(envoy)
     ends(envoy)
@@ -91,7 +91,7 @@ def test_nobody_waits_for_a_slow_disk(make, node, preload):
         assert preload["delayed"]
 
 
-def test_envoy_leaves_a_slow_disk_behind(make, node, preload):
+def test_envoy_exits_in_time_when_the_disk_is_slow(make, node, preload):
     envoy = make()
     bodies = filled(envoy)
     with preload.slow_disk(envoy.process.pid, DELAY):
@@ -103,11 +103,11 @@ def test_envoy_leaves_a_slow_disk_behind(make, node, preload):
     assert ask(envoy) == bodies
 
 
-def test_a_disk_that_is_slow_from_the_start(make, node, preload):
-    """Whatever Envoy comes to of opening it."""
+def test_envoy_exits_in_time_when_the_disk_is_slow_from_the_start(make, node, preload):
+    """Envoy ends at several stages of opening the store."""
     envoy = make()
     for wait in (0, 0.03, 0.1, 0.5):
-        # every process from here on
+        # every process that starts from here on
         with preload.slow_disk(ANY_PROCESS, DELAY):
             envoy.start()
             time.sleep(wait)
@@ -123,8 +123,8 @@ def test_a_disk_that_is_slow_from_the_start(make, node, preload):
     assert node.count() <= before + 6
 
 
-def test_the_one_before_in_a_hot_restart(make, node, preload):
-    """Its disk is slow, the next one's is not, which takes the store over in the end."""
+def test_hot_restart_succeeds_when_the_disk_of_the_old_envoy_is_slow(make, node, preload):
+    """The old Envoy's disk is slow; the new one, whose disk is fast, takes over the store."""
     base = ["--base-id", str(os.getpid() % 30000 + 2), "--parent-shutdown-time-s", "2",
             "--drain-time-s", "1", "--drain-strategy", "immediate"]  # fmt: skip
     first = make()
@@ -154,8 +154,8 @@ def test_the_one_before_in_a_hot_restart(make, node, preload):
     assert ask(second) == bodies
 
 
-def test_an_owner_that_is_started_anew(dynamic, preload):
-    """While the one before still writes, and Envoy ends then."""
+def test_owner_is_replaced_while_its_disk_is_slow(dynamic, preload):
+    """The old owner still writes, and Envoy ends meanwhile."""
     dynamic.end()
     dynamic.environment = preload.environment
     dynamic.start()
@@ -166,7 +166,7 @@ def test_an_owner_that_is_started_anew(dynamic, preload):
     with preload.slow_disk(dynamic.process.pid, DELAY):
         dynamic.settings(**main, cache_head=dynamic.head)
         dynamic.wait_for(lambda: preload["delayed"], "the owner to be ended")
-        # for longer than Envoy waits for that
+        # for longer than Envoy waits for the old owner
         time.sleep(3)
         assert len(ask(dynamic, range(2))) == 2
         ends(dynamic)

@@ -1,4 +1,4 @@
-"""A route with `status`: what all workers have counted, against what the node was asked."""
+"""A route with `status`: the counters of all workers equal the requests that the node got."""
 
 import threading
 
@@ -26,7 +26,7 @@ def routes(settings):
     return [route("/status", {"status": True}), route("/", settings)]
 
 
-def test_all_adds_up(start_envoy, origin):
+def test_counters_equal_what_clients_and_node_counted(start_envoy, origin):
     envoy = start_envoy(routes(SETTINGS), workers=4)
     node = Node(RESULTS)
     origin.answers(node)
@@ -57,7 +57,7 @@ def test_all_adds_up(start_envoy, origin):
     assert client.fetch(envoy.port, "/status?format=x").status == 400
 
 
-def test_the_owner_of_a_store(start_envoy, origin, daemon):
+def test_status_includes_the_owner(start_envoy, origin, daemon):
     envoy = start_envoy(routes(SETTINGS), settings={"cache_owner": f"unix:{daemon.socket}"})
     origin.answers(Node({"eth_getBlockByHash": LONG}))
     envoy.post("/", block(77))

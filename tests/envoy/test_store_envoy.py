@@ -1,5 +1,5 @@
-"""A store of Envoy's own, or of a daemon: what it has outlives Envoy, is there for
-others, and what was purged is given to nobody any more."""
+"""A store of Envoy's own, or of a daemon: its entries outlive Envoy and are shared with others,
+and purged entries are not sent any more."""
 
 import itertools
 import json
@@ -78,18 +78,18 @@ def purge(server, query="everything"):
 
 
 def shared(envoy):
-    """The settings of another one that has the same store."""
+    """The settings of another Envoy with the same store."""
     return {"cache_path": f"{envoy.prefix}/cache max_size=64m memory=16m"}
 
 
 def shares(host, numbers):
-    """It has nearly all that another one has stored: what a busy machine takes longer for
-    than 20 ms is asked of the node."""
+    """Whether the host has nearly all entries of another one: a lookup that takes longer than 20 ms
+    on a busy machine is sent to the node."""
     return hits(host, numbers) >= 0.8 * len(numbers)
 
 
 def store(envoy, bodies):
-    """An owner that a busy machine makes slow is left alone for a moment: each until it is a hit."""
+    """Repeats each call until it is a hit: a slow owner is not queried for a moment."""
 
     def is_hit(body):
         return "; hit" in envoy.post("/", body).header("cache-status")
@@ -104,7 +104,7 @@ def assert_stored(envoy, node, numbers):
     assert node.count() <= before + 0.2 * len(numbers)
 
 
-def test_a_stop_and_a_start_keep_what_was_stored(make, node):
+def test_entries_survive_a_restart(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
     store(envoy, map(by_hash, range(20)))
@@ -115,7 +115,7 @@ def test_a_stop_and_a_start_keep_what_was_stored(make, node):
         assert_stored(envoy, node, range(20))
 
 
-def test_a_kill_loses_no_more_than_what_was_in_memory(make, node):
+def test_kill_loses_entries_in_memory_only(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
     store(envoy, map(by_hash, range(20)))
@@ -143,7 +143,7 @@ def test_a_stop_at_any_moment_of_the_start_is_clean(make):
         envoy.check()
 
 
-def test_another_one_shares_the_store_and_takes_it_over(make, node):
+def test_second_envoy_shares_the_store_and_takes_it_over(make, node):
     first = make().start()
     wait_until_linked(first)
     owner = owner_of(first)
@@ -153,7 +153,7 @@ def test_another_one_shares_the_store_and_takes_it_over(make, node):
     fills = owner.status()["fills"]["kept"]
     for turn in (1, 2):
         assert hits(first, range(10)) == 0
-        # it is stored in the memory of the first one before it is the owner's
+        # a response is in the memory of the first one before the owner has it
         first.wait_for(lambda n=fills + 10 * turn: owner.status()["fills"]["kept"] >= n, "all to be stored")
         assert shares(second, range(10))
         if turn == 1:
@@ -170,13 +170,13 @@ def test_another_one_shares_the_store_and_takes_it_over(make, node):
     assert 30 <= node.count() <= 36
 
 
-def test_the_owner_dies_and_comes_back(make, daemon, node):
+def test_entries_in_memory_are_sent_while_the_owner_is_down(make, daemon, node):
     envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
     linked(envoy, daemon)
     assert hits(envoy, range(5)) == 0
     for number in (signal.SIGTERM, signal.SIGKILL):
         daemon.kill(number)
-        # nobody can take a purge for done: what is in memory may be sent
+        # no purge can be acknowledged, and entries in memory may be sent
         for _ in range(30):
             answers = [envoy.post("/", by_hash(number)) for number in range(5)]
             assert all(answer.status == 200 for answer in answers)
@@ -190,8 +190,8 @@ def test_the_owner_dies_and_comes_back(make, daemon, node):
         assert hits(envoy, range(5)) == 0
 
 
-def test_a_purge_whose_client_leaves_has_a_line(make, daemon):
-    """The owner does it all the same, as soon as it can."""
+def test_purge_of_a_client_that_aborts_is_logged(make, daemon):
+    """The owner performs the purge as soon as it can."""
     envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
     linked(envoy, daemon)
     stop(daemon.process.pid)
@@ -204,13 +204,13 @@ def test_a_purge_whose_client_leaves_has_a_line(make, daemon):
     assert purge(envoy).status == 200
 
 
-def test_all_workers_have_what_one_has_fetched(make, node):
+def test_coalesced_requests_of_all_workers_reach_the_node_once(make, node):
     envoy = make(workers=4).start()
     wait_until_linked(envoy)
     active = "http.test.downstream_rq_active"
 
     def herd(number):
-        """How often the node is asked by 40 clients at once."""
+        """The number of requests to the node for 40 simultaneous clients."""
         before = node.count()
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
@@ -230,14 +230,14 @@ def test_all_workers_have_what_one_has_fetched(make, node):
     counts = []
     for number in range(1, 6):
         counts.append(herd(number))
-        # where the owner takes longer than look-ups wait, each client asks the node
+        # if the owner takes longer than lookups wait, each client's request reaches the node
         if counts[-1] == 1:
             break
     assert counts[-1] == 1, counts
     assert hits(envoy, [number] * 20) == 20
 
 
-def test_a_batch_is_looked_up_at_once(make, node):
+def test_batch_is_looked_up_in_the_store(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
     store(envoy, [*map(by_hash, range(10)), call("eth_chainId")])
@@ -250,7 +250,7 @@ def test_a_batch_is_looked_up_at_once(make, node):
         response = envoy.post("/", b"[" + b",".join(calls) + b"]")
         assert [b'"id":%d' % id in response.decoded for id in (5, 6, 7)] == [True] * 3
         asked.append(node.count())
-    # what a busy machine takes longer for than 20 ms is asked of the node
+    # a lookup that takes longer than 20 ms on a busy machine is sent to the node
     assert sum(one == other for one, other in itertools.pairwise(asked)) >= 3
 
 
@@ -268,7 +268,7 @@ server {
 """
 
 
-def test_a_daemon_serves_nginx_and_envoy(make, daemon, origin, node):
+def test_entries_of_a_daemon_are_shared_by_nginx_and_envoy(make, daemon, origin, node):
     envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
     nginx = Nginx(NGINX % daemon.socket, origin=origin, workers=2)
     try:
@@ -286,7 +286,7 @@ def test_a_daemon_serves_nginx_and_envoy(make, daemon, origin, node):
             assert hits(who, numbers) == 0
             who.wait_for(is_stored, "all to be stored")
             assert shares(other, numbers)
-            # what both have in memory
+            # entries in the memory of both
             assert purge(other).status == 200
             assert hits(who, numbers) == 0
             assert purge(who).status == 200
@@ -297,7 +297,7 @@ def test_a_daemon_serves_nginx_and_envoy(make, daemon, origin, node):
 
 
 class TestPurging:
-    def test_what_it_says(self, make, node):
+    def test_purge_has_the_expected_status_and_body(self, make, node):
         envoy = make().start()
         wait_until_linked(envoy)
         for method, query, status, said in (
@@ -314,13 +314,13 @@ class TestPurging:
         assert client.fetch(envoy.port, "/purge?everything", method="POST", body=body).status == 200
         assert node.count() == 0
 
-    def test_one_that_no_store_can_do(self, start_envoy, origin):
+    def test_purge_without_a_store_is_a_503(self, start_envoy, origin):
         envoy = start_envoy([route("/purge", {"cache_purge": True})])
         envoy.expect("purge of")
         response = purge(envoy)
         assert response.status == 503 and b"no link to a cache's owner" in response.body
 
-    def test_clients_that_leave(self, make, node):
+    def test_purge_succeeds_after_clients_aborted_theirs(self, make, node):
         envoy = make().start()
         wait_until_linked(envoy)
         for turn in range(20):
@@ -331,7 +331,7 @@ class TestPurging:
         assert purge(envoy).status == 200
 
     @pytest.mark.parametrize("owner", ["own", "daemon"])
-    def test_what_was_purged_is_never_sent(self, make, daemon, origin, owner):
+    def test_purged_entries_are_never_sent(self, make, daemon, origin, owner):
         own = owner == "own"
         envoy = make(OWN if own else {"cache_owner": f"unix:{daemon.socket}"}, workers=4).start()
         by = owner_of(envoy) if own else daemon
@@ -343,7 +343,7 @@ class TestPurging:
                 clients.await_more(60)
                 assert clients.purge()
                 clients.await_more(60)
-                # by the owner's own socket
+                # over the owner's own socket
                 clients.version += 1
                 version = clients.version
                 by.purge(everything=True)
@@ -351,7 +351,7 @@ class TestPurging:
         assert clients.faults == []
 
 
-def test_a_restart_under_load(make, origin):
+def test_responses_are_current_when_an_envoy_restarts_under_load(make, origin):
     """Two Envoys share a store, and one after the other is killed, or ends."""
     first = make().start()
     wait_until_linked(first)
@@ -369,7 +369,7 @@ def test_a_restart_under_load(make, origin):
             linked(second, owner)
             assert clients.purge()
             clients.await_more(60)
-            # it has the store again once the other one lets go of it
+            # it owns the store again once the other one releases it
             first.start()
             linked(first, owner)
             assert clients.purge()
@@ -377,8 +377,8 @@ def test_a_restart_under_load(make, origin):
     assert clients.faults == []
 
 
-def test_a_hot_restart_keeps_the_store(make, origin):
-    """The new one takes the old one's sockets, uses its store, and has it in the end."""
+def test_store_survives_hot_restarts_under_load(make, origin):
+    """The new Envoy takes over the old one's sockets, uses its store, and owns it in the end."""
     clients = None
     envoys = []
     base = ["--base-id", str(os.getpid() % 30000 + 1), "--parent-shutdown-time-s", "3",
@@ -419,7 +419,7 @@ def test_a_hot_restart_keeps_the_store(make, origin):
 
 
 class TestConfiguration:
-    def test_a_check_opens_nothing(self, make):
+    def test_validation_does_not_open_the_store(self, make):
         envoy = make()
         status, text = envoy.validate()
         assert status == 0, text
@@ -438,18 +438,18 @@ class TestConfiguration:
         ],
         ids=str,
     )
-    def test_what_is_wrong_is_said(self, make, wrong, said):
+    def test_invalid_store_settings_are_rejected(self, make, wrong, said):
         status, text = make(wrong).validate()
         assert status != 0 and said in text
 
-    def test_a_route_has_no_store_of_its_own(self, session_origin):
+    def test_store_settings_are_rejected_in_a_route(self, session_origin):
         for wrong in ({"cache_path": "/x"}, {"cache_owner": "unix:/x"}):
             envoy = Envoy([route("/", wrong)], origin=session_origin)
             status, text = envoy.validate()
             envoy.stop()
             assert status != 0 and "it goes into the filter_config" in text
 
-    def test_a_folder_that_is_somebody_elses(self, make):
+    def test_folder_with_other_files_is_rejected(self, make):
         envoy = make()
         (envoy.prefix / "cache").mkdir()
         (envoy.prefix / "cache/notes").write_text("mine")
@@ -457,7 +457,7 @@ class TestConfiguration:
             envoy.start()
         envoy.process = None
 
-    def test_without_the_library_there_is_no_store(self, make):
+    def test_missing_owner_library_is_reported(self, make):
         envoy = make()
         pathlib.Path(envoy.prefix / "libsszip_owner.so").unlink()
         with pytest.raises(AssertionError, match="beside the module"):
@@ -465,7 +465,7 @@ class TestConfiguration:
         envoy.process = None
 
 
-def test_what_may_not_be_stored_is_not_in_the_store(make, origin):
+def test_private_response_is_not_in_the_store(make, origin):
     envoy = make().start()
     wait_until_linked(envoy)
     for private in ("no-store", "private"):

@@ -1,5 +1,5 @@
-"""The store's model on Envoy: random requests, purges, kills and restarts, with a second
-Envoy that has the same store, or a daemon that dies and comes back."""
+"""The store's model on Envoy: random requests, purges, kills and restarts, with a second Envoy
+that has the same store, or a daemon that is killed and restarted."""
 
 import signal
 
@@ -38,13 +38,13 @@ def envoy_of(origin, store):
         settings=settings,
         workers=4,
     )
-    # what comes of those that no owner was there for
+    # log lines about purges without an owner
     envoy.expect("purge of|store|owner")
     return envoy
 
 
 class Beside(Run):
-    """Two that have a store together, of which one or the other is asked."""
+    """Two Envoys with one store; each request goes to one of them."""
 
     def __init__(self, seed, origin):
         super().__init__(seed, origin)
@@ -107,7 +107,7 @@ class WithDaemon(Beside):
 
 @pytest.mark.parametrize("kind", [Beside, WithDaemon])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_nothing_that_was_purged_or_never_was(seed, kind, origin):
+def test_responses_equal_the_model_after_random_purges_and_crashes(seed, kind, origin):
     run = kind(seed, origin)
     steps = [(weight, getattr(kind, step.__name__)) for weight, step in STEPS]
     steps = [(weight, step) for weight, step in steps if step not in (Run.kill_worker, Run.reload)]

@@ -1,4 +1,4 @@
-"""Bodies that come as time goes by, that are long, or that end before their time."""
+"""Bodies that arrive over time, that are long, or that are truncated."""
 
 import threading
 import time
@@ -45,7 +45,7 @@ def envoy(start_envoy, node):
 
 
 @pytest.mark.parametrize("path", ["/at-once", "/"])
-def test_what_came_is_sent_while_the_node_pauses(envoy, origin, path):
+def test_received_bytes_are_sent_while_the_node_pauses(envoy, origin, path):
     go_on = threading.Event()
     origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                     *chunked([FIRST], last=False), Until(go_on), *chunked([SECOND])])  # fmt: skip
@@ -63,7 +63,7 @@ def test_what_came_is_sent_while_the_node_pauses(envoy, origin, path):
         assert decoder.eof and not decoder.unused_data
 
 
-def test_events_come_as_they_are_sent(envoy, origin):
+def test_events_arrive_before_the_next_one_is_sent(envoy, origin):
     events = [b"data: %d %s\n\n" % (number, b"x" * 200) for number in range(5)]
     steps = [threading.Event() for _ in events]
     script = [head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])]
@@ -82,8 +82,8 @@ def test_events_come_as_they_are_sent(envoy, origin):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
-def test_a_witness_of_100_mb_with_default_limits(envoy, node, framing, coding):
-    """From JSON to SSZ, and the JSON itself."""
+def test_witness_of_100_mb_is_sent_with_default_limits(envoy, node, framing, coding):
+    """The witness is sent as SSZ, and as the node's JSON."""
     headers = [("Content-Type", "application/json"), ("X-Replay", f"framing={framing}")]
     if coding:
         headers.append(("Accept-Encoding", coding))
@@ -102,8 +102,8 @@ def test_a_witness_of_100_mb_with_default_limits(envoy, node, framing, coding):
         assert accept != "application/json" or plain[-1:] == b"}" and plain[:1] == b"{"
 
 
-def test_clients_that_go_away(envoy, node):
-    """While it is transcoded, while it is coded, and while it is sent."""
+def test_witness_is_whole_after_other_clients_aborted(envoy, node):
+    """Clients abort during transcoding, during compression, and while they receive."""
     for wait, take in [(0, 0), (0.05, 0), (0.2, 0), (0, 1000), (0, 5_000_000)] * 2:
         connection = envoy.connect(receive_buffer=4096)
         headers = [("Content-Type", "application/json"), ("Accept", "application/octet-stream"),
@@ -114,10 +114,10 @@ def test_clients_that_go_away(envoy, node):
             connection.take(take)
         connection.reset()
     envoy.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
-    test_a_witness_of_100_mb_with_default_limits(envoy, node, "length", None)
+    test_witness_of_100_mb_is_sent_with_default_limits(envoy, node, "length", None)
 
 
-def test_what_is_cut_short_is_never_completed(envoy, origin):
+def test_truncated_response_is_a_502_or_visible(envoy, origin):
     whole = FIRST + SECOND
     for framing in ("length", "chunked"):
         origin.answers(answer(whole, framing=framing, cut_at=4000))
@@ -127,7 +127,7 @@ def test_what_is_cut_short_is_never_completed(envoy, origin):
             envoy.get("/at-once") if framing == "chunked" else envoy.get("/", accept=None)
 
 
-def test_trailers_do_not_harm_a_held_body(envoy, origin):
+def test_buffered_body_is_complete_when_trailers_follow(envoy, origin):
     for path in ("/held", "/at-once"):
         origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
                         *chunked([FIRST, SECOND], last=False), b"0\r\nX-Checksum: 1\r\n\r\n"])  # fmt: skip
@@ -135,13 +135,13 @@ def test_trailers_do_not_harm_a_held_body(envoy, origin):
         assert gunzip(response.body) == FIRST + SECOND
 
 
-def test_many_ask_for_one_thing_at_a_time(envoy, origin):
-    """One asks the node, on whatever worker; the others wait for its answer."""
+def test_coalesced_requests_reach_the_node_once(envoy, origin):
+    """One request reaches the node, of any worker; the others wait for its response."""
     many_ask(envoy, origin, 20)
 
 
-def test_a_worker_has_hundreds_wait_for_one_thing(start_envoy, origin):
-    """A sandbox that told so many to go on in one call had no stack left, and failed."""
+def test_hundreds_of_followers_in_one_worker_are_woken(start_envoy, origin):
+    """A sandbox that resumed all of them in one call exhausted its stack, and failed."""
     many_ask(start_envoy([route("/herd", {"cache": True}), route("/")], workers=1), origin, 600)
 
 

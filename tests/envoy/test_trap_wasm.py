@@ -1,6 +1,6 @@
-"""A sandbox with little memory. What it has none for goes on without it where that can be;
-where it can't, as with the fields of a head, the sandbox fails, and whoever asks next is
-answered by one that is made anew."""
+"""A sandbox with little memory. It continues without an allocation that fails where it can;
+where it can't, as with the headers of a request, the sandbox fails, and the next request is
+answered by a new one."""
 
 import itertools
 import pathlib
@@ -19,7 +19,7 @@ from harness.wasm import with_memory
 from test_store_life import by_hash
 
 MEMORY = 6 << 20
-# more than that, in one piece
+# longer than the memory, in one piece
 TOO_LONG = "x" * (7 << 20)
 RESULT = b'"0x' + b"00112233" * 600 + b'"'
 METHOD = "eth_getBlockByHash"
@@ -30,7 +30,7 @@ SETTINGS = {
     "cache_max_request": "16m",
     "memory": "512m",
 }
-# how Envoy ends what it has no sandbox for, and what waits in one that has failed
+# statuses of Envoy for requests without a sandbox, and for those that wait in a failed one
 ENDED = [503, 408, 504]
 JSON = [("Content-Type", "application/json")]
 
@@ -85,7 +85,7 @@ def node(origin):
 
 
 def ask(envoy, number):
-    """The status, and whether it is a hit. What is answered is right."""
+    """The status, and whether it is a hit; a response must be right."""
     response = envoy.post("/", by_hash(number, id=str(number)))
     if response.status == 200:
         assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (number, RESULT)
@@ -97,13 +97,13 @@ def is_hit(envoy, number):
 
 
 def of_some_age():
-    """Envoy makes a sandbox anew at once, unless that is younger than the pause, to which
-    it adds up to a half."""
+    """Waits: Envoy replaces a sandbox at once, unless it is younger than the pause, which
+    Envoy extends by up to a half."""
     time.sleep(0.3)
 
 
 def fail(envoy):
-    """Has a sandbox fail, and its request with it."""
+    """Makes a sandbox fail, and its request with it."""
     before = envoy.error_log().count("unreachable")
     response = client.fetch(envoy.port, "/", headers=[("X-Long", TOO_LONG)])
     assert response.status == 503
@@ -111,7 +111,7 @@ def fail(envoy):
 
 
 class Later(threading.Thread):
-    """A request that takes its time."""
+    """A request whose response takes time."""
 
     def __init__(self, envoy, number):
         super().__init__(daemon=True)
@@ -129,7 +129,7 @@ class Later(threading.Thread):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_request_that_is_too_long_for_it_goes_to_the_node(make, node, framing):
+def test_request_that_exceeds_the_memory_of_the_sandbox_is_forwarded(make, node, framing):
     envoy = make()
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
@@ -147,8 +147,8 @@ def test_a_request_that_is_too_long_for_it_goes_to_the_node(make, node, framing)
     assert "unreachable" not in envoy.error_log()
 
 
-def test_an_answer_that_is_too_long_for_it_is_passed_on_or_cut(make, node, origin):
-    """Never another one."""
+def test_response_that_exceeds_the_memory_of_the_sandbox_is_sent_or_truncated(make, node, origin):
+    """The client never receives another response."""
     envoy = make()
     long = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"0123456789abcdef" * (1 << 20) + b'"}'
     origin.answers(answer(long))
@@ -166,7 +166,7 @@ def test_an_answer_that_is_too_long_for_it_is_passed_on_or_cut(make, node, origi
     assert "unreachable" not in envoy.error_log()
 
 
-def test_the_next_request_is_answered(make, node):
+def test_next_request_is_answered_after_a_sandbox_failed(make, node):
     envoy = make()
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
@@ -182,8 +182,8 @@ def test_the_next_request_is_answered(make, node):
     assert sum(envoy.stats(r"^wasm\..*vm_reload_success$").values()) == 3
 
 
-def test_other_workers_go_on(make, node):
-    """Each has a sandbox of its own, and none is asked by who waits for another one."""
+def test_other_workers_continue_when_a_sandbox_fails(make, node):
+    """Each worker has a sandbox of its own, and no connection waits for another worker's."""
     envoy = make(workers=4)
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
@@ -203,9 +203,8 @@ def test_other_workers_go_on(make, node):
         one.close()
 
 
-def test_under_load(make, node):
-    """Each failure costs what its worker was about to answer, and no more; nothing that is
-    answered is wrong."""
+def test_failed_sandboxes_lose_few_requests_under_load(make, node):
+    """A failure loses the requests of its worker, and no more; no response is wrong."""
     envoy = make(workers=4, stream_idle_timeout="2s")
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
@@ -229,8 +228,8 @@ def test_under_load(make, node):
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
 
 
-def test_what_it_fetched_others_fetch(make, node):
-    """Its leases end with their time."""
+def test_lease_of_a_failed_sandbox_passes_to_a_follower(make, node):
+    """Its leases end by their time."""
     failing, other = make(), make()
     number = next(_numbers)
     gate = node.gates[METHOD] = threading.Event()
@@ -239,14 +238,14 @@ def test_what_it_fetched_others_fetch(make, node):
     follower = Later(other, number)
     fail(failing)
     gate.set()
-    # its answer came to a sandbox that was no more
+    # its response arrived after its sandbox had failed
     assert leader.status() == 503
     assert follower.status() == 200
     other.wait_for(lambda: is_hit(other, number), "a hit")
 
 
-def test_what_waits_in_it_ends_as_idle(make, node):
-    """Nobody calls it any more: Envoy's own deadline is what is left."""
+def test_followers_in_a_failed_sandbox_end_with_the_idle_timeout(make, node):
+    """The failed sandbox is not called any more: Envoy's own deadline ends its requests."""
     envoy = make(stream_idle_timeout="2s")
     number = next(_numbers)
     gate = node.gates[METHOD] = threading.Event()

@@ -1,5 +1,5 @@
-"""A connection that becomes something that is not judged, in Envoy: CONNECT under rules is
-refused, and a 101 that was not allowed is a bad gateway."""
+"""Connections that become tunnels without rules, in Envoy: CONNECT under rules is rejected, and
+a 101 that was not allowed is a bad gateway."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def envoy(start_envoy):
     )
 
 
-def test_connect_under_a_rule_is_refused(envoy, origin):
+def test_connect_under_a_rule_is_rejected(envoy, origin):
     origin.answers([b"HTTP/1.1 200 OK\r\n\r\n", Hangup(1)])
     for sent in (b"", call("debug_x")):
         with Connection(envoy.direct) as connection:
@@ -49,18 +49,18 @@ def test_connect_under_a_rule_is_refused(envoy, origin):
     ("/allowed", b"websocket", b"websocket", 101),
     ("/free", b"websocket", b"websocket", 101),
 ])  # fmt: skip
-def test_switch_of_protocols_passes_only_where_it_was_allowed(envoy, origin, path, asked, protocol, status):
+def test_switch_of_protocols_is_forwarded_only_when_it_was_allowed(envoy, origin, path, asked, protocol, status):
     origin.answers([SWITCHED % protocol, Hangup(1)])
     fields = b"Upgrade: %b\r\nConnection: Upgrade\r\n" % asked if asked else b""
     with Connection(envoy.direct) as connection:
         connection.send(b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path.encode(), fields))
         response = connection.read_head()
-    # Envoy itself takes a 101 that nobody asked for as none of HTTP/1.1's answers
+    # Envoy itself rejects an unsolicited 101 as invalid in HTTP/1.1
     assert response.status == status or (asked is None and response.status in (502, 503))
     assert len(origin.received()) == 1
 
 
-def test_calls_are_judged_after_a_switch_that_was_refused(envoy, origin):
+def test_calls_are_evaluated_after_a_rejected_switch_of_protocols(envoy, origin):
     origin.answers([SWITCHED % b"h2c", Hangup(1)])
     with Connection(envoy.direct) as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

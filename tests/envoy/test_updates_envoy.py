@@ -1,5 +1,5 @@
-"""Fetching a new answer in the background, by requests of Envoy's own: the rows of
-test_background_update.py where the host has a hand in them."""
+"""Background updates as Envoy's own requests: the rows of test_background_update.py that depend
+on the host."""
 
 import itertools
 import json
@@ -60,7 +60,7 @@ def ask(envoy, origin):
 
 
 @pytest.mark.parametrize("path", ["/place", "/rewritten/a"])
-def test_all_get_the_old_one_and_the_new_one_is_stored(ask, envoy, origin, path):
+def test_clients_get_the_stale_response_until_the_update_is_stored(ask, envoy, origin, path):
     path = f"{path}/{ask.chain}"
     asked_at = path.replace("/rewritten/", "/deep/")
     ask(path, headers=[("X-Client", "0"), ("X-Secret", "0")])
@@ -71,7 +71,7 @@ def test_all_get_the_old_one_and_the_new_one_is_stored(ask, envoy, origin, path)
         assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
         assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
     envoy.wait_for(node.count, "the update")
-    # the body, the head and the target of the first of them, as the router makes them
+    # body, head and target of the first request, as the router makes them
     assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
     first, request = origin.received(asked_at)
     assert request.target == f"{asked_at}?chain={ask.chain}" and request.method == "POST"
@@ -87,13 +87,13 @@ def test_all_get_the_old_one_and_the_new_one_is_stored(ask, envoy, origin, path)
     updated(ask, path)
 
 
-def test_where_the_router_has_not_been_asked_the_client_waits(ask, origin):
-    """A target that nobody has asked for of late, with what is stored of it: as after a
-    restart with a store."""
+def test_client_waits_for_the_update_when_its_route_was_not_used_before(ask, origin):
+    """A target whose route is unknown, with a stored response: as after a restart with a
+    store."""
     ask("/place")
     ask.serve(b'"0x2"')
     asked = ask.chain
-    # another host is another place to the router, and to the cache
+    # another host is another route to the router, and another key to the cache
     with ask.nginx.connect() as connection:
         fields = [("Content-Type", "application/json"), ("Host", "b.test")]
         target = f"/place?chain={asked}"
@@ -104,7 +104,7 @@ def test_where_the_router_has_not_been_asked_the_client_waits(ask, origin):
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("length", [30_000, 600_000])
-def test_long_answers(ask, framing, accept, length):
+def test_long_response_is_replaced_by_the_update(ask, framing, accept, length):
     text = bodies.json(length).hex().encode()
     old, new = b'"0x1%b"' % text, b'"0x2%b"' % text
     ask.serve(old)
@@ -124,13 +124,13 @@ def test_long_answers(ask, framing, accept, length):
     [[CLOSE], [RESET], *map(failing, (503, 404, 408, 499))],
     ids=["close", "reset", "503", "404", "408", "499"],
 )
-def test_a_failure_reaches_nobody(ask, envoy, script):
+def test_clients_get_the_stale_response_when_the_update_fails(ask, envoy, script):
     path = f"/place/{ask.chain}"
     ask(path)
     ask.fails(script)
     for id in range(3):
         before = len(ask.origin.received(path))
-        # the update before it may be under way still
+        # the update before it may still be in flight
         envoy.wait_for(
             lambda: result_of(ask(path, str(id))) == "0x1" and len(ask.origin.received(path)) > before,  # noqa: B023
             "an update",
@@ -140,48 +140,48 @@ def test_a_failure_reaches_nobody(ask, envoy, script):
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_what_is_cut_short_is_not_stored(ask, envoy, framing):
-    Rows().test_what_is_cut_short_is_not_stored(ask, envoy, framing)
+def test_truncated_update_is_not_stored(ask, envoy, framing):
+    Rows().test_truncated_update_is_not_stored(ask, envoy, framing)
 
 
-def test_what_must_not_be_stored_is_not(ask):
-    Rows().test_what_must_not_be_stored_is_not(ask)
+def test_update_that_sets_a_cookie_is_not_stored(ask):
+    Rows().test_update_that_sets_a_cookie_is_not_stored(ask)
 
 
 @pytest.mark.parametrize("leaves", ["close", "reset"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_the_client_leaves(ask, envoy, leaves, when):
-    Rows().test_the_client_leaves(ask, envoy, leaves, when)
+def test_update_is_stored_when_the_client_aborts(ask, envoy, leaves, when):
+    Rows().test_update_is_stored_when_the_client_aborts(ask, envoy, leaves, when)
 
 
-def test_resources_are_asked_for_on_condition(envoy, origin):
-    Rows().test_resources_are_asked_for_on_condition(envoy, origin)
+def test_stale_resource_is_revalidated_with_its_etag(envoy, origin):
+    Rows().test_stale_resource_is_revalidated_with_its_etag(envoy, origin)
 
 
 @pytest.mark.parametrize("number", [None, b"null"])
-def test_the_old_one_goes_when_the_node_denies_it(ask, number):
-    Rows().test_the_old_one_goes_when_the_node_denies_it(ask, number)
+def test_stale_response_is_removed_when_the_node_reports_an_error_or_null(ask, number):
+    Rows().test_stale_response_is_removed_when_the_node_reports_an_error_or_null(ask, number)
 
 
 @pytest.mark.parametrize("path", ["/noupdating", "/onlyupdating"])
-def test_without_updating_there_is_no_update(ask, path):
-    Rows().test_without_updating_there_is_no_update(ask, path)
+def test_entry_is_not_updated_when_use_stale_is_incomplete(ask, path):
+    Rows().test_entry_is_not_updated_when_use_stale_is_incomplete(ask, path)
 
 
-def test_a_node_that_hangs_is_left_when_the_routes_time_is_over(ask, envoy, origin):
+def test_update_is_aborted_after_the_timeout_of_the_route(ask, envoy, origin):
     path = f"/short/{ask.chain}"
     ask(path)
     hangs = Hangup(seconds=60)
     ask.fails([hangs])
     assert result_of(ask(path)) == "0x1"
-    # the routes' time is a second; where there is none it is a minute
+    # the timeout of this route is a second; that of the others a minute
     assert hangs.seen.wait(30)
     ask.serve(b'"0x2"')
     updated(ask, path)
 
 
-def test_no_more_than_so_many_at_a_time(ask, envoy, origin):
-    """Who comes beyond them gets what is stored, and the next one is the next to try."""
+def test_number_of_simultaneous_updates_is_limited(ask, envoy, origin):
+    """A request beyond the limit receives the stale response, and a later one tries again."""
     paths = [f"/place/{ask.chain}/{number}" for number in range(100)]
     for path in paths:
         ask(path)
@@ -203,10 +203,10 @@ def test_no_more_than_so_many_at_a_time(ask, envoy, origin):
         updated(ask, path)
 
 
-def test_envoy_ends_while_an_update_is_under_way(start_envoy, origin):
+def test_envoy_exits_during_an_update(start_envoy, origin):
     envoy = start_envoy(ROUTES, settings=SETTINGS)
     ask = EnvoyAsker(envoy, origin)
-    # nobody else's updates
+    # a path without updates of other tests
     path = f"/place/{ask.chain}/ends"
     ask(path)
     ask.fails([Hangup()])
@@ -216,9 +216,9 @@ def test_envoy_ends_while_an_update_is_under_way(start_envoy, origin):
     assert envoy.process.wait(20) == 0
 
 
-def test_a_reload_meanwhile(session_origin, origin):
-    """The old listener's filter goes, with what it awaits; the new one serves what is
-    stored, and fetches anew."""
+def test_update_ends_with_the_filter_of_a_replaced_listener(session_origin, origin):
+    """The old listener's filter ends with its background requests; the new one serves the
+    stored entry, and fetches it again."""
     envoy = Envoy(ROUTES, origin=session_origin, settings=SETTINGS, workers=2)
     resources = envoy.configuration["static_resources"]
     (listener,) = resources.pop("listeners")
@@ -250,13 +250,13 @@ def test_a_reload_meanwhile(session_origin, origin):
             hangs = Hangup()
             before = len(origin.received("/place"))
             ask.fails([hangs])
-            # nobody waits for it
+            # no client waits for it
             envoy.wait_for(
                 lambda: result_of(ask("/place")) == "0x2" and len(origin.received("/place")) > before,  # noqa: B023
                 "an update",
             )
             put(level)
-            # it ends with the filter that has asked for it
+            # it ends with the filter that sent it
             assert hangs.seen.wait(10)
             ask.serve(b'"0x1"')
             updated(ask, "/place", "0x1")
@@ -271,9 +271,9 @@ def answers(ask):
         return False
 
 
-def test_everything_at_once(envoy, origin):
-    """Clients that leave at any moment, and a node that fails in every way: whoever stays
-    gets one of the node's own answers, and stored ones never go back."""
+def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, origin):
+    """Clients abort at any moment, and the node fails in every way: each client that stays
+    receives one of the node's own responses, and stored ones never go back."""
     chance = random.Random(7)
     versions = itertools.count(1)
 
@@ -319,7 +319,7 @@ def test_everything_at_once(envoy, origin):
                         continue
                     response = connection.read("POST")
             except (Malformed, Truncated, OSError):
-                continue  # the node's cut, with the head on its way
+                continue  # the node aborted after the head was sent
             if response.status != 200 or "result" not in (said := json.loads(response.decoded)):
                 continue
             if said["id"] != number:

@@ -1,6 +1,6 @@
-"""`verify` as others have their Envoy: in the shapes of test_published.py and in the
-configurations that operators copy, with TLS, pools and several chains, and while listeners,
-routes and clusters change."""
+"""`verify` in realistic Envoys: in the shapes of test_published.py and in the configurations that
+operators copy, with TLS, pools and several chains, and while listeners, routes and clusters
+change."""
 
 import json
 
@@ -15,7 +15,7 @@ from test_configs_envoy import Running, port
 from test_published import KEY, is_hit, other, shape
 from test_reloads import Dynamic
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["other", "shape"]
 
 HOSTS = ("native",)
@@ -35,9 +35,9 @@ def told(envoy, at="/status"):
     return json.loads(client.fetch(getattr(envoy, "port", envoy), f"{at}?format=json").decoded)["verified"]
 
 
-def test_a_pool_behind_keys(shape, origin, other):
-    """Two nodes and keys in paths: of each hit one of the nodes is asked again, and what is
-    wrong is in the log."""
+def test_hits_of_a_pool_are_verified(shape, origin, other):
+    """Two nodes, and keys in paths: each hit is fetched again from one of the nodes, and a
+    difference is logged."""
     nodes = [Node({"eth_getBlockByHash": RESULT}) for _ in range(2)]
     for place, node in zip((origin, other), nodes, strict=True):
         place.answers(node)
@@ -98,11 +98,11 @@ def rpc(origin):
 
 
 def only_of_route(settings):
-    """Of a route, as harness.envoy makes them."""
+    """The settings of a route, as harness.envoy makes them."""
     return {"typed_per_filter_config": route("/", settings)["typed_per_filter_config"]}
 
 
-def test_behind_tls_with_rates_and_a_policy(rpc, origin):
+def test_hits_are_verified_behind_tls_with_rates_and_a_policy(rpc, origin):
     node = Node({"eth_getBlockByHash": RESULT, "eth_chainId": b'"0x1"'})
     origin.answers(node)
     for number in (1, 2):
@@ -118,7 +118,7 @@ def test_behind_tls_with_rates_and_a_policy(rpc, origin):
 
     rpc.envoy.wait_for(lambda: verdicts().get("same", 0) > 5, "hits to be verified")
     assert told(rpc.local, "/").keys() == {"same"}
-    # what must not be called is none of the hits, nor is anything asked for it
+    # a denied call is no hit, and is not verified
     denied = call("debug_traceBlock", id="5")
     got = json.loads(rpc.ask("/", b"[" + denied + b"," + block(1, "6") + b"]").decoded)
     assert {one["id"]: "error" in one for one in got} == {5: True, 6: False}
@@ -128,8 +128,8 @@ def test_behind_tls_with_rates_and_a_policy(rpc, origin):
     rpc.envoy.wait_for(lambda: verdicts().get("different"), "it to be seen")
 
 
-def test_while_listeners_routes_and_clusters_change(origin):
-    """No answer is lost or wrong, and no verdict either."""
+def test_verdicts_are_right_while_listeners_routes_and_clusters_change(origin):
+    """No response is lost or wrong, and no verdict either."""
     node = Node({"eth_getBlockByHash": RESULT, "eth_syncing": b"false"})
     origin.answers(node)
     envoy = Dynamic(origin, workers=3)
@@ -142,11 +142,11 @@ def test_while_listeners_routes_and_clusters_change(origin):
         envoy.wait_for(lambda: is_up(envoy), "the listener")
         body = b'{"jsonrpc":"2.0","id":%d,"result":' + RESULT + b"}"
         one = [(("/", HEADERS, block(number)), body % 1 + b"\n") for number in (1, 2)]
-        # all of it is stored by then
+        # all entries are stored by then
         for number in (1, 2):
             envoy.wait_for(lambda number=number: is_hit(envoy.ask("/", block(number))), "a hit")
         both = [(("/", HEADERS, batch(1, 2)), b"[" + body % 1 + b"," + body % 2 + b"]")]
-        # a filter that is new learns the router's doings of what goes to the node
+        # a new filter learns the router's upstream head from a forwarded request
         syncing = [(("/", HEADERS, call("eth_syncing")), b'{"jsonrpc":"2.0","id":1,"result":false}\n')]
         with Load(envoy.port, one + syncing + both, clients=4) as load:
             for number in range(12):
@@ -160,7 +160,7 @@ def test_while_listeners_routes_and_clusters_change(origin):
                 envoy.wait_for(lambda answered=answered: load.answered > answered + 20, "answers")
         assert not load.faults, load.faults[:3]
         envoy.wait_for(lambda: told(envoy).get("same", 0) > 50, "hits to be verified")
-        # requests of a filter that goes are broken off
+        # background requests of a removed filter are aborted
         assert told(envoy).keys() <= {"same", "unanswered"}
         assert "a hit was wrong" not in envoy.error_log()
         envoy.expect("a hit was wrong")

@@ -1,4 +1,4 @@
-"""`verify`: the rows of test_verify.py where the host has a hand in them."""
+"""`verify`: the rows of test_verify.py that depend on the host."""
 
 import json
 
@@ -7,27 +7,27 @@ import pytest
 from harness import client
 from harness.envoy import route
 from test_verify import Verified
-from test_verify import test_a_node_that_does_not_answer_proves_nothing as silent
-from test_verify import test_a_slow_node_holds_nobody_up as slow
-from test_verify import test_batches_that_came_gzipped as gzipped
-from test_verify import test_every_call_of_many_batches_has_its_turn as turns
-from test_verify import test_nothing_is_asked_where_that_is_not_said as never
-from test_verify import test_one_call_of_a_batch as one_call
-from test_verify import test_pages_too as pages
-from test_verify import test_something_else as other
-from test_verify import test_the_same as same
-from test_verify import test_what_is_wrong_is_purged as purged
+from test_verify import test_failed_request_is_counted_as_unanswered as silent
+from test_verify import test_client_does_not_wait_for_the_verification as slow
+from test_verify import test_call_of_a_compressed_batch_is_verified as gzipped
+from test_verify import test_calls_of_batches_are_verified_in_turn as turns
+from test_verify import test_hits_are_not_verified_by_default as never
+from test_verify import test_single_call_of_a_batch_is_verified as one_call
+from test_verify import test_hits_of_resources_are_verified as pages
+from test_verify import test_different_result_is_counted_logged_and_kept as other
+from test_verify import test_equal_result_is_counted_as_same as same
+from test_verify import test_different_result_is_purged_when_configured as purged
 
-test_the_same = same
-test_something_else = other
-test_what_is_wrong_is_purged = purged
-test_a_node_that_does_not_answer_proves_nothing = silent
-test_a_slow_node_holds_nobody_up = slow
-test_pages_too = pages
-test_one_call_of_a_batch = one_call
-test_batches_that_came_gzipped = gzipped
-test_every_call_of_many_batches_has_its_turn = turns
-test_nothing_is_asked_where_that_is_not_said = never
+test_equal_result_is_counted_as_same = same
+test_different_result_is_counted_logged_and_kept = other
+test_different_result_is_purged_when_configured = purged
+test_failed_request_is_counted_as_unanswered = silent
+test_client_does_not_wait_for_the_verification = slow
+test_hits_of_resources_are_verified = pages
+test_single_call_of_a_batch_is_verified = one_call
+test_call_of_a_compressed_batch_is_verified = gzipped
+test_calls_of_batches_are_verified_in_turn = turns
+test_hits_are_not_verified_by_default = never
 
 SETTINGS = {"cache": True, "cache_valid": ["tip 1h", "immutable 1h"]}
 ROUTES = [
@@ -39,14 +39,14 @@ ROUTES = [
 
 
 def told(port):
-    # what was verified Envoy counts with the next request of a client
+    # Envoy counts verdicts with the next request of a client
     client.fetch(port, "/never/counts")
     return json.loads(client.fetch(port, "/status?format=json").decoded)["verified"]
 
 
 @pytest.fixture(scope="module")
 def nginx(start_envoy):
-    """For the rows: it is Envoy."""
+    """Envoy, under the name that the rows use."""
     return start_envoy(ROUTES, settings=SETTINGS, workers=3)
 
 

@@ -1,5 +1,5 @@
-"""Who waits for what another one fetches, in Envoy's sandbox: the daemon says when it is
-there, or who is next. And purges, which are routes."""
+"""Followers in Envoy's sandbox: the daemon reports when the response is there, or which follower
+leads. And purges, which are routes."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ def daemon():
 
 @pytest.fixture(scope="module")
 def envoys(session_origin, daemon):
-    """Two, so that who is asked is known, and a crowded one."""
+    """Two Envoys with one worker, so that the sandbox is known, and one with two workers."""
     envoys = [wasm_of(daemon, session_origin, workers=number) for number in (1, 1, 2)]
     for envoy in envoys:
         envoy.start()
@@ -51,7 +51,7 @@ def node(origin, envoys):
 
 
 class Asking:
-    """Clients that ask for one thing at once, of several Envoys."""
+    """Clients that request one key at once, from several Envoys."""
 
     def __init__(self, number, envoys):
         self.answers = []
@@ -66,7 +66,7 @@ class Asking:
         self.answers.append(envoy.post("/", body))
 
     def all(self):
-        """What they were told."""
+        """Waits for the responses, which must be right."""
         for thread in self.threads:
             thread.join(60)
         assert len(self.answers) == len(self.threads)
@@ -83,7 +83,7 @@ def arrived(envoys, number):
 
 
 def ask_of(envoy, number):
-    """A client that may leave."""
+    """A connection whose client may abort."""
     connection = client.Connection(envoy.port)
     headers = [("Content-Type", "application/json")]
     connection.send(client.request_bytes("/", method="POST", headers=headers, body=by_hash(number)))
@@ -91,8 +91,8 @@ def ask_of(envoy, number):
 
 
 def in_vain(rounds=5):
-    """A busy machine may take longer than the 20 ms that a look-up waits: then the node is
-    asked. Not each time, though."""
+    """Repetitions: a lookup may exceed its 20 ms on a busy machine, and is then sent to the node;
+    but not each time."""
     for turn in range(rounds):
         yield turn
     raise AssertionError("each time the node was asked beside")
@@ -100,7 +100,7 @@ def in_vain(rounds=5):
 
 class TestHerds:
     @pytest.mark.parametrize("which", [[2], [0, 1, 2]], ids=["workers", "several Envoys"])
-    def test_one_asks_the_node_for_all(self, envoys, node, which):
+    def test_coalesced_requests_of_all_sandboxes_reach_the_node_once(self, envoys, node, which):
         hosts = [envoys[number] for number in which]
         for _ in in_vain():
             number = next(_numbers)
@@ -113,8 +113,8 @@ class TestHerds:
             if node.count() == before + 1:
                 break
 
-    def test_they_wait_for_longer_than_the_daemon_does_at_a_time(self, envoys, node):
-        """Slices of a second: each asks again."""
+    def test_followers_wait_beyond_one_wait_slice_of_the_daemon(self, envoys, node):
+        """The daemon waits for a second at a time: each follower repeats its request."""
         for _ in in_vain():
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
@@ -126,7 +126,7 @@ class TestHerds:
             if node.count() == before + 1:
                 break
 
-    def test_an_answer_that_may_not_be_stored_is_asked_for_by_each(self, envoys, node, origin):
+    def test_followers_fetch_a_response_that_may_not_be_stored(self, envoys, node, origin):
         node.options = {"headers": [("Cache-Control", "no-store")]}
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
@@ -138,9 +138,9 @@ class TestHerds:
         assert node.count() == before + 12
 
 
-def test_hundreds_of_hits_of_a_few_answers_are_the_daemons(envoys, node):
-    """Who comes too late for another one's look-up has one of its own, which does not end
-    with the other's request."""
+def test_hundreds_of_concurrent_lookups_of_a_few_keys_are_hits(envoys, node):
+    """A request that comes too late for another one's lookup has one of its own, which does not
+    end with the other request."""
     envoy = envoys[0]
     numbers = [next(_numbers) for _ in range(3)]
     envoy.wait_for(lambda: hits(envoy, numbers), "hits")
@@ -168,7 +168,7 @@ def test_hundreds_of_hits_of_a_few_answers_are_the_daemons(envoys, node):
 
 class TestALeaderThatLeaves:
     @pytest.mark.parametrize("followers", [[1], [0], [0, 1, 2]], ids=str)
-    def test_another_one_takes_its_place(self, envoys, node, followers):
+    def test_follower_leads_when_the_client_of_the_leader_aborts(self, envoys, node, followers):
         for _ in in_vain():
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
@@ -178,19 +178,19 @@ class TestALeaderThatLeaves:
             hosts = [envoys[n] for n in followers]
             asking = Asking(number, hosts * 4)
             arrived(list({id(one): one for one in [envoys[0], *hosts]}.values()), 4 * len(hosts) + 1)
-            # what follows looks it up meanwhile
+            # followers look it up meanwhile
             assert not gate.wait(0.2)
             was_alone = node.count() == before + 1
             leader.reset()
-            # long before its lease would be over
+            # long before the lease would end
             envoys[0].wait_for(lambda before=before: node.count() > before + 1, "another", seconds=8)
             gate.set()
             asking.all()
             if was_alone and node.count() == before + 2:
                 break
 
-    def test_nobody_else_is_there(self, envoys, node):
-        """Its lease is nobody's then: the next one need not wait for its end."""
+    def test_lease_is_released_when_the_only_client_aborts(self, envoys, node):
+        """The lease is released: the next request need not wait for its end."""
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
@@ -203,8 +203,8 @@ class TestALeaderThatLeaves:
         gate.set()
         asking.all()
 
-    def test_followers_that_leave_take_nothing_with_them(self, envoys, node):
-        """What is asked of the daemon for several goes with one of them."""
+    def test_other_followers_get_the_response_when_some_abort(self, envoys, node):
+        """A wait at the daemon that is shared by followers ends with one of them."""
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
@@ -222,7 +222,7 @@ class TestALeaderThatLeaves:
         leader.close()
         envoys[1].wait_for(lambda: hits(envoys[1], [number]), "a hit")
 
-    def test_clients_that_leave_at_any_moment(self, envoys, node):
+    def test_clients_get_responses_when_others_abort_at_any_moment(self, envoys, node):
         for turn in range(60):
             number = next(_numbers)
             leaving = [ask_of(envoys[turn % 3], number) for _ in range(3)]
@@ -237,7 +237,7 @@ class TestALeaderThatLeaves:
 
 
 class TestPurges:
-    def test_what_is_said(self, envoys, node):
+    def test_purge_has_the_expected_status_and_body(self, envoys, node):
         before = node.count()
         for method, query, status, said in (
             ("POST", "everything", 200, b'"generation":'),
@@ -254,8 +254,8 @@ class TestPurges:
         assert response.status == 200
         assert node.count() == before
 
-    def test_one_that_comes_while_an_answer_is_on_its_way(self, envoys, node):
-        """What was asked for before it is not stored, and nobody who asks after it gets it."""
+    def test_response_of_before_a_purge_is_not_stored(self, envoys, node):
+        """A response of before the purge is not stored, and no later request receives it."""
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
@@ -269,7 +269,7 @@ class TestPurges:
         after.all()
         assert node.count() > before + 1
 
-    def test_clients_that_leave(self, envoys, daemon, node):
+    def test_purges_of_clients_that_abort_are_logged(self, envoys, daemon, node):
         number = next(_numbers)
         envoys[0].wait_for(lambda: hits(envoys[0], [number]), "a hit")
         stop(daemon.process.pid)
@@ -288,8 +288,8 @@ class TestPurges:
         envoys[0].wait_for(lambda: purge(envoys[0]) == 200, "a purge that holds")
         assert hits(envoys[0], [number]) == 0
 
-    def test_a_daemon_that_takes_its_time(self, envoys, daemon, node):
-        """A purge waits for it, longer than a look-up does."""
+    def test_purge_waits_for_a_slow_daemon(self, envoys, daemon, node):
+        """A purge waits longer than a lookup does."""
         number = next(_numbers)
         envoys[0].wait_for(lambda: hits(envoys[0], [number]), "a hit")
         stop(daemon.process.pid)
@@ -307,8 +307,8 @@ class TestPurges:
         assert hits(envoys[0], [number]) == 0
 
 
-def test_who_comes_before_the_daemon_has_said_anything(session_origin, daemon, envoys, node):
-    """A worker has just begun, and knows of no purge."""
+def test_request_is_a_hit_before_the_first_event_of_the_daemon(session_origin, daemon, envoys, node):
+    """A worker that has just started knows of no purge."""
     number = next(_numbers)
     envoys[0].wait_for(lambda: hits(envoys[0], [number]), "it to be stored")
     before = node.count()
