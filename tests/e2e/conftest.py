@@ -1,5 +1,5 @@
-"""Fixtures of every end-to-end test: a scripted node, and nginx with the
-module in front of it."""
+"""Fixtures of every end-to-end test: a scripted node, and nginx with the module in front of
+it."""
 
 import pathlib
 
@@ -9,7 +9,7 @@ from harness.nginx import MODULE, NGINX, Nginx
 from harness.running import nobody_complains, origin, preload, session_origin, starting
 from harness.specified import cache_directory
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
 
 

@@ -20,7 +20,7 @@ from harness.nginx import SANITIZED
 from harness.origin import answer
 from harness.rpc import Node, call
 
-# it can be told to refuse the program memory, but not to do without its own
+# AddressSanitizer can refuse the program memory, but does not survive failures of its own
 pytestmark = [
     pytest.mark.bare,
     pytest.mark.shipped("failures on demand need thread-local memory, without which glibc ends a thread"),

@@ -54,8 +54,8 @@ server {
 charset_map koi8-r utf-8 { C0 D18E; }
 """
 
-# Headers of a hit that differ from a miss: the cache's own and those of the body's encoding;
-# responses to calls keep what browsers and clients of the Beacon API need.
+# Headers of a hit that differ from a miss: the cache's own and the ones about the body's encoding;
+# responses to calls keep the headers that browsers and clients of the Beacon API need.
 OWN = {"cache-status", "age", "date", "etag", "connection", "content-length", "transfer-encoding", "content-encoding"}
 OF_RESOURCES = {"x-node"}
 

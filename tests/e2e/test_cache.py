@@ -66,7 +66,7 @@ _places = iter(range(10**6))
 
 @pytest.fixture
 def ask(nginx, origin):
-    """Sends calls under a namespace of its own; `ask.node` is the node."""
+    """A function that sends calls under a namespace of its own; its node is an attribute."""
     number = next(_places)
 
     def ask(body, path=f"/chosen?chain={number}", accept="gzip", headers=(), **request):

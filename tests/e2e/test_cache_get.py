@@ -33,7 +33,7 @@ _places = iter(range(10**6))
 
 @pytest.fixture
 def resource(nginx, origin):
-    """A resource of its own: `resource(...)` gets it; `resource.asked` counts requests."""
+    """A resource of its own: `resource(...)` gets it; a list has the node's requests."""
 
     class Resource:
         def __init__(self):
@@ -455,7 +455,7 @@ server {
             assert ("hit" in response.header("Cache-Status")) == bool(turn)
             assert not [name for name, _ in said if response.header(name) is not None]
 
-    def test_response_coded_on_request_of_the_client_is_stored_only_if_unsolicited(self, nginx, origin):
+    def test_response_in_a_coding_is_stored_only_when_the_node_was_not_sent_accept_encoding(self, nginx, origin):
         """A body in a coding that the node was sent is not readable by all clients."""
         headers = [("Cache-Control", "max-age=60"), ("Content-Encoding", "br")]
         origin.answers(answer(b"as if it were br" * 200, headers=headers), "/own")

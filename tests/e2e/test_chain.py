@@ -318,7 +318,7 @@ def test_stored_entries_are_sent_while_the_node_is_unreachable():
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_nothing_is_sent_or_stored_while_the_node_has_the_wrong_chain(restarted):
+def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
     with Stand() as stand:
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)

@@ -126,7 +126,7 @@ def beacon(origin, replay):
 # all sites
 
 
-def test_all_sites_are_valid_in_one_configuration(signed):
+def test_sites_are_valid_together_in_one_configuration(signed):
     ports = {port: free_port() for port in (8545, 8546, 8551, 8645, 5052, 9000)}
     both = Copied(signed, *SITES, nodes=ports, files=FILES)
     status, said = both.nginx.test()
@@ -270,7 +270,7 @@ def test_password_site_shares_entries_between_authenticated_clients(serving, nod
     assert request.header("Authorization") is None and request.header("Cookie") is None
 
 
-def test_asked_site_requires_the_auth_service_for_hits(serving, node, origin, judge):
+def test_auth_service_is_required_for_hits(serving, node, origin, judge):
     judge.requests.clear()
     good = [("Authorization", "Bearer good"), ("Cookie", "a=b")]
     got = [serving.ask("asked", "/x", body=BLOCK, headers=good) for _ in range(2)]

@@ -281,7 +281,7 @@ def test_invalid_light_client_updates_are_rejected(nginx, origin, chain):
 
 @pytest.fixture(scope="module")
 def replayed(start_nginx, chain, tmp_path_factory):
-    """A node with these pages, and nginx before it."""
+    """A replay node with the probed routes and updates, and nginx in front of it."""
     folder = tmp_path_factory.mktemp("pages")
     pages = {SPEC: said(chain.spec), GENESIS: said(chain.genesis), UPDATES: chain.json}
     arguments = ["--preset", "minimal"]

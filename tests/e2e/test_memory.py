@@ -119,7 +119,7 @@ def test_decompression_bomb_is_passed_without_exceeding_the_memory(nginx, origin
     assert peak(worker) < 60_000 * SLACK
 
 
-def test_several_gzip_members_are_decoded(nginx, origin):
+def test_body_of_several_gzip_members_is_decoded(nginx, origin):
     """RFC 1952, 2.2: a file may have several members; its content is the concatenation of
     theirs."""
     coded = gzipped(BODY[:40000]) + gzipped(b"") + gzipped(BODY[40000:])

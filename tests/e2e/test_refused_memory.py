@@ -320,8 +320,7 @@ def test_batch_is_a_502_when_its_buffers_cannot_be_allocated(nginx, origin, prel
     def logged():
         return nginx.error_log().count("no memory for the answer") - said
 
-    # the network decides how many buffers precede those of the response: a turn may skip
-    # them
+    # the network decides how many buffers precede the response's: a turn may skip them
     for _ in range(10):
         for skip in itertools.count():
             numbers = asked.prepare()

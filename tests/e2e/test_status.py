@@ -178,7 +178,7 @@ def test_status_of_the_owner_is_served_through_a_proxy(start_nginx, origin):
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_counters_equal_what_clients_and_node_counted(start_nginx, origin, workers):
+def test_counters_equal_the_counts_of_clients_and_node(start_nginx, origin, workers):
     """Includes reloads, aborts, batches and redirects, on one worker and on several."""
     nginx = start_nginx(CONFIG, workers=workers)
     node = Node(RESULTS)

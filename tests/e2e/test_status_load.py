@@ -79,7 +79,7 @@ def work(port, seed, known, number, sent):
                 sent.add(asked)
 
 
-def test_counters_equal_what_clients_and_node_counted_under_load(start_nginx):
+def test_counters_equal_the_counts_of_clients_and_node_under_load(start_nginx):
     # short calls, and some whose responses are compressed
     known = [call for call in calls() if call.body and len(call.body) < 2000]
     known = [call for call in known if not call.method.startswith(("debug_", "trace_"))]

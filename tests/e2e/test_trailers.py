@@ -71,7 +71,7 @@ def test_unannounced_trailers_follow_streams_only(nginx, origin, path, body):
 
 @pytest.mark.parametrize("path", ["/", "/unbuffered"])
 @pytest.mark.parametrize("accept", ["gzip", None])
-def test_trailers_on_http2(nginx, origin, path, accept):
+def test_trailers_follow_http2_streams(nginx, origin, path, accept):
     origin.answers(trailed(BODY, announced=True))
     with Http2Client(nginx.ports["port_h2"]) as client:
         stream = client.ask(path, accept)

@@ -36,7 +36,7 @@ def test_envoy_defines_every_function_that_the_module_calls():
 
 @pytest.mark.shipped("what tests run has the core's C ABI in every library")
 def test_module_exports_hooks_only():
-    """Other symbols could collide with those of another module, or of Envoy."""
+    """Other symbols could collide with symbols of another module, or of Envoy."""
     given = names(MODULE, "--defined-only")
     assert {f"envoy_dynamic_module_on_{hook}" for hook in HOOKS} <= given
     assert all(name.startswith("envoy_dynamic_module_on_") for name in given), given

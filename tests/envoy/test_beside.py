@@ -285,7 +285,7 @@ class TestChanges:
             assert is_hit(marked)
         assert node.count() <= 1 + late()
 
-    def test_all_filters_work_together(self, envoy, node):
+    def test_hits_are_right_with_many_filters_together(self, envoy, node):
         path = "/cors+rbac+buffer+lua+mutates+grpc-web+grpc-stats"
         stored(envoy, path, Origin="https://a.test")
         assert ask(envoy, path, X_Deny="1").status == 403

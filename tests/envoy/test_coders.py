@@ -67,7 +67,7 @@ ACCEPTS = [
     "identity;q=0, zstd, gzip;q=0",
     "*",
 ]
-# The coding that the node sends; "asked": the one that its request accepts.
+# The coding that the node sends; the last one is the coding that its request accepts.
 SENT = by_tier(["gzip", "asked"], [None, "gzip", "br", "zstd", "asked"])
 _numbers = itertools.count(1)
 
@@ -119,7 +119,7 @@ def taken(accept):
 
 
 def node(coding, framing):
-    """A node that sends that coding for any request; "asked": the coding that is accepted."""
+    """A node that sends that coding for any request, or the coding that its request accepts."""
 
     def script(request):
         sent = coding

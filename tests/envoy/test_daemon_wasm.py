@@ -272,7 +272,7 @@ def bytes_of(*script):
 
 
 PROBLEM = b'{"title":"there is too much at a time","status":503}\n'
-# Replies that are not those of an owner, and must have no effect.
+# Replies that no owner sends, and that must have no effect.
 NOT_OURS = {
     "bytes": bytes_of(b"\0\xff\x16\x03\x01 garbage\r\n\r\n" * 9, CLOSE),
     "nothing": bytes_of(CLOSE),

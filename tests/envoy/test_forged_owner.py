@@ -33,7 +33,7 @@ SETTINGS = {"cache": True, "cache_namespace": "main", "cache_valid": "immutable 
 # magic, length and flags precede an entry's head, which begins with the status
 HEAD = 9
 STATUS = b"\xc8\x01"
-# headers of the stored response, as long as those of the forged entries
+# headers of the stored response, as long as the forged ones
 FIELDS = [
     ("X-Ten-Long", "value of mine"),
     ("X-Fourteen-Let", "12345678"),

@@ -96,7 +96,7 @@ def test_head_of_a_route_is_followed_after_its_filter_is_replaced(dynamic):
 
 
 def test_other_store_is_rejected_until_a_restart(dynamic):
-    """The error says so, and Envoy continues with the present store."""
+    """The error names the remedy, and Envoy continues with the present store."""
     assert hits(dynamic, range(3)) == 0
     dynamic.expect(r"gRPC config|Error adding/updating listener|dynamic_modules|has one store")
     for path in (f"{dynamic.prefix}/another", f"{dynamic.prefix}/cache max_size=65m"):

@@ -81,7 +81,7 @@ def test_slowly_arriving_body_is_sent_after_the_buffering_window(envoy, origin):
 
 
 def test_response_after_a_wait_is_sent_after_the_buffering_window(envoy, origin):
-    """The deadline of the wait is not that of the response."""
+    """The deadline of the wait does not apply to the response."""
     go_on, asked = threading.Event(), []
     private = [*CHUNKED, ("Cache-Control", "no-store")]
 
@@ -192,7 +192,7 @@ def test_chunked_request_that_pauses_is_forwarded_whole(envoy, origin, sent):
     assert request.body == body
 
 
-# Stored bodies of the module exist once. Those of a sandbox are copied for each client.
+# Stored bodies of the module exist once; a sandbox's are copied for each client.
 LONGEST = {"native": 50 * MB, "wasm": 2 * MB}
 
 

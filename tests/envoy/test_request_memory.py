@@ -15,7 +15,7 @@ HOSTS = ("native", "wasm")
 MB = 1 << 20
 MEMORY = 16 * MB
 FIELDS = [("Content-Type", "application/json")]
-# requests of which the body must be read, and is buffered until it is complete
+# the bodies must be read, and are buffered until they are complete
 DENIED = {"cache": True, "cache_max_request": "15m", "memory": "16m", "method": "deny eth_sign"}
 LIMITS = {"native": {}, "wasm": {"settings": {"buffer_limit": "16m"}}}
 

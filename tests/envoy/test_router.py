@@ -330,7 +330,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("who", ["envoy", "node"])
     def test_request_with_expect_continue_is_answered(self, start_envoy, origin, who):
-        """Envoy sends 100 Continue itself, or forwards that of the node."""
+        """Envoy sends 100 Continue itself, or forwards the node's."""
         envoy = start_envoy([route("/", CACHED)], http={"proxy_100_continue": who == "node"})
         node = Node(NODE)
 

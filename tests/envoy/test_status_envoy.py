@@ -26,7 +26,7 @@ def routes(settings):
     return [route("/status", {"status": True}), route("/", settings)]
 
 
-def test_counters_equal_what_clients_and_node_counted(start_envoy, origin):
+def test_counters_equal_the_counts_of_clients_and_node(start_envoy, origin):
     envoy = start_envoy(routes(SETTINGS), workers=4)
     node = Node(RESULTS)
     origin.answers(node)

@@ -134,7 +134,7 @@ def test_kill_loses_entries_in_memory_only(make, node):
     assert hits(envoy, range(30)) == 0
 
 
-def test_a_stop_at_any_moment_of_the_start_is_clean(make):
+def test_stop_at_any_moment_of_the_start_is_clean(make):
     envoy = make(workers=1)
     for turn in range(10):
         envoy.start()

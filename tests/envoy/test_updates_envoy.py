@@ -174,7 +174,7 @@ def test_update_is_aborted_after_the_timeout_of_the_route(ask, envoy, origin):
     hangs = Hangup(seconds=60)
     ask.fails([hangs])
     assert result_of(ask(path)) == "0x1"
-    # the timeout of this route is a second; that of the others a minute
+    # the timeout of this route is a second; other routes have a minute
     assert hangs.seen.wait(30)
     ask.serve(b'"0x2"')
     updated(ask, path)

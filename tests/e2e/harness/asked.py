@@ -13,15 +13,15 @@ class Asked:
     _log_read = 0
 
     def logged(self, uri):
-        """The access log's line about a request, which is written after the answer has
-        gone out."""
+        """The access log's line about a request; it is written after the response was
+        sent."""
         lines = self.__dict__.setdefault("_log_lines", {})
 
         def look():
             with open(self.prefix / "access.log", "rb") as log:
                 log.seek(self._log_read)
                 new = log.read()
-            # a line that is being written waits for its end
+            # an incomplete line is read when its end is there
             complete = new.rfind(b"\n") + 1
             self._log_read += complete
             for line in new[:complete].splitlines():
@@ -33,7 +33,7 @@ class Asked:
         return self.wait_for(look, f"the log line of {uri}")
 
     def uri(self, path):
-        """The path made unique, so that its log line can be found."""
+        """The path, made unique so that its log line can be found."""
         return f"{path}{'&' if '?' in path else '?'}n={next(_numbers)}"
 
     def named(self, response, uri):
@@ -56,13 +56,13 @@ class Asked:
         return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 
     def ask(self, path, body=None, accept="gzip", headers=(), **request):
-        """A call, or a request for a page, at that very place: so that it can be stored."""
+        """A response to a call, or to a GET, on the path itself, so that it can be stored."""
         headers = list(headers)
         if accept is not None:
             headers.append(("Accept-Encoding", accept))
         if body is not None:
             headers.append(("Content-Type", "application/json"))
         method = request.pop("method", "GET" if body is None else "POST")
-        # asked to close, Envoy waits for a second after an answer that no node has sent
+        # with Connection: close, Envoy waits for a second after a local reply
         with self.connect() as connection:
             return connection.exchange(path, method=method, headers=headers, body=body, **request)

@@ -43,7 +43,7 @@ def text(length):
 
 
 def object(length):
-    """JSON that closes."""
+    """JSON whose end is its closing bracket."""
     return b'{"result":"' + b"a" * (length - 13) + b'"}'
 
 

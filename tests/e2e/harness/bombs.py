@@ -1,6 +1,6 @@
 """Bodies of some hundred kilobytes that decode to hundreds of megabytes, from the node and from
 clients, in each coding that sszip decodes: a host's process grows by no more than `memory` and
-ROOM, and each client has an answer."""
+ROOM, and each client receives a response."""
 
 import functools
 import json
@@ -14,13 +14,13 @@ from .origin import answer
 from .rpc import call
 
 MEMORY = 64 << 20
-# of the host: buffers of connections, coders, the hot entries, what an allocator keeps
+# memory of the host: connection buffers, encoders, the hot tier, the allocator's reserve
 ROOM = 32 << 20
 LENGTH = 400 << 20
 CLIENTS = 4
 
 SETTINGS = {"cache": "on", "memory": "64m"}
-# What is configured at each path: where bodies are decoded, and to which length at most.
+# Settings of each path: where bodies are decoded, and up to which length.
 PATHS = {
     # to be stored
     "/short/": {"cache_namespace": "short", "cache_max_entry": "1m"},
@@ -55,7 +55,7 @@ def _gzip(head, unit, tail):
 
 
 def _zstd(head, unit, tail):
-    """By blocks that repeat one byte (RFC 8878, 3.1.1.2.3), behind a window of 128 KiB."""
+    """Blocks that repeat one byte (RFC 8878, 3.1.1.2.3), after a window of 128 KiB."""
     most, raw, repeated = 128 << 10, 0, 1
     (byte,) = unit
 
@@ -69,20 +69,20 @@ def _zstd(head, unit, tail):
 
 @dataclass(frozen=True)
 class Bomb:
-    """A coded body of the node, or of the client if `is_request`."""
+    """A compressed body of the node, or of the client if `is_request`."""
 
     name: str
     target: str
     coding: str
     parts: tuple
-    # status codes that a client may get
+    # statuses that a client may receive
     statuses: frozenset
-    # the number of a client to its body; None: it sends none
+    # makes a client's body from its number; None: clients send none
     body: object = None
     headers: tuple = ()
     type: str = JSON
     is_request: bool = False
-    # clients get it as it came
+    # clients receive the body unchanged
     is_whole: bool = False
 
 
@@ -131,7 +131,7 @@ BOMBS = list(_bombs())
 
 
 def begin(host, pid, origin):
-    """What the process has at first, in KiB: after one request."""
+    """The initial memory of the process in KiB, after one request."""
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x"}'))
     with host.connect() as connection:
         headers = [("Content-Type", JSON)]
@@ -140,7 +140,7 @@ def begin(host, pid, origin):
 
 
 def run(host, pid, origin, bomb, base):
-    """CLIENTS at once, each with its own call."""
+    """Runs CLIENTS at once, each with its own call."""
     body = coded(bomb.coding, *bomb.parts)
     fields = [("Content-Encoding", bomb.coding)]
     if bomb.is_request:
@@ -148,7 +148,7 @@ def run(host, pid, origin, bomb, base):
     else:
         fields = [("Eth-Consensus-Version", "electra"), *fields]
         origin.answers(answer(body, type=bomb.type, headers=fields))
-    # the highest from here on
+    # the peak is measured from here on
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     failures = []
 
@@ -169,7 +169,7 @@ def run(host, pid, origin, bomb, base):
                 response = connection.exchange(target, method=method, headers=headers, body=sent)
             assert response.status in bomb.statuses
             assert not bomb.is_whole or response.body == body
-        except Exception as error:  # judged below
+        except Exception as error:  # raised below
             failures.append(repr(error))
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]

@@ -1,6 +1,6 @@
-"""Split batches whose node breaks off, in servers as operators have them: TLS and HTTP/2, CORS of
-the proxy's, brotli beside. One call is stored, one denied, and the node breaks off in the second
-of the two answers that it is asked for."""
+"""Split batches whose node aborts, in realistic servers: TLS and HTTP/2, CORS by the proxy,
+brotli. One call is stored, one denied, and the node aborts within the second one of the two
+responses that it sends."""
 
 import json
 import socket
@@ -31,18 +31,18 @@ def result(id):
 
 
 def node(request):
-    """A node that answers whatever it is asked."""
+    """A node that responds to every call."""
     calls = json.loads(request.body)
     answers = [result(call["id"]) for call in calls] if isinstance(calls, list) else result(calls["id"])
     return answer(json.dumps(answers).encode())
 
 
 def cut(kind):
-    """A response whose first answer is whole, and whose second one is not."""
+    """A batch response whose first element is complete, and whose second one is not."""
     body = json.dumps([result(2), result("four")]).encode()
     end = body.rindex(b"second") + 20
     if kind == "gzip":
-        # without its end, as a whole message of HTTP
+        # truncated, as a complete HTTP message
         return answer(gzipped(body, level=0)[:end], headers=[("Content-Encoding", "gzip")])
     framing = "length" if kind == "reset" else kind
     steps = answer(body, cut_at=end, framing=framing)
@@ -50,7 +50,7 @@ def cut(kind):
 
 
 def curl(port, body, *options, coding="gzip", version="--http2"):
-    """Status, fields (of lower case), and the body as JSON, decoded by curl."""
+    """Status, headers (in lower case), and the body as JSON, decoded by curl."""
     command = ["curl", "-sSk", version, "--compressed", "-D", "-", "--max-time", "30", "--data-binary", "@-"]
     command += ["-H", f"Accept-Encoding: {coding}", "-H", "Content-Type: application/json", "-H", f"Origin: {ORIGIN}"]
     done = subprocess.run(
@@ -71,8 +71,8 @@ def prime(host, port, origin):
 
 
 def judge(got, status, *, whole=(), lost=(), coding="gzip"):
-    """Each call has one answer, which is whole or an error; `whole`: ids of the node's answers
-    that came; `lost`: ids of those that may have come."""
+    """Asserts that each call has one response, complete or an error; `whole`: ids of the node's
+    responses that must arrive; `lost`: ids of responses that may."""
     found, fields, content = got
     assert found == status, (found, fields, content[:300])
     assert fields["access-control-allow-origin"] == ORIGIN
@@ -89,7 +89,7 @@ def judge(got, status, *, whole=(), lost=(), coding="gzip"):
 
 
 def came(kind):
-    """What `judge` is told of a response that was cut: of what precedes a reset some may be lost."""
+    """The arguments of `judge` for a truncated response: bytes before a reset may be lost."""
     return {"lost": [2]} if kind == "reset" else {"whole": [2]}
 
 
@@ -98,14 +98,14 @@ def is_whole(got):
 
 
 def held(kind):
-    """A response that is cut, and waits before that; and the event that it waits for."""
+    """A response that pauses before its truncation, and the event that ends the pause."""
     event = threading.Event()
     head, body, *rest = cut(kind)
     return [head, body[:2000], Until(event), body[2000:], *rest], event
 
 
 def clients_leave(host, port, origin):
-    """Clients reset their connections when the node has been asked."""
+    """Clients reset their connections when the node has received the request."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     fields = [("Content-Type", "application/json")]
@@ -119,5 +119,5 @@ def clients_leave(host, port, origin):
 
 
 def asked(origin):
-    """Ids of the calls that the node was asked, by request."""
+    """Ids of the calls that the node received, by request."""
     return [[call["id"] for call in json.loads(request.body)] for request in origin.received()]

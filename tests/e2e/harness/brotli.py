@@ -1,4 +1,4 @@
-"""The C library of brotli, as far as tests need one."""
+"""The C library of brotli, as far as tests need it."""
 
 import ctypes
 import ctypes.util

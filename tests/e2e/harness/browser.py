@@ -1,4 +1,4 @@
-"""Chromium without a window, over its DevTools protocol: what a page comes to in it."""
+"""Headless Chromium, over its DevTools protocol."""
 
 import base64
 import contextlib
@@ -92,7 +92,7 @@ class Page:
         return value
 
     def asked_for(self):
-        """The URLs of all that it has asked for so far, and what went wrong."""
+        """The URLs that the page has requested so far, and its errors."""
         self.run("0")
         its = [event for event in self.browser.events if event.get("sessionId") == self.session]
         urls = [one["params"]["request"]["url"] for one in its if one["method"] == "Network.requestWillBeSent"]

@@ -36,12 +36,12 @@ class Case:
 
     @property
     def plain(self):
-        """The node's body before any coding."""
+        """The node's body before compression."""
         return bodies.generate(self.response["body"])
 
     @property
     def sent(self):
-        """The node's body as it goes over the wire."""
+        """The node's body as it is sent."""
         return gzipped(self.plain) if self.response.get("coding") else self.plain
 
     @property
@@ -59,7 +59,7 @@ class Case:
         return self.request["method"] != "HEAD" and self.response["status"] not in (204, 304)
 
     def script(self, split):
-        """The node's answer, cut into pieces by `split(head, rest)`."""
+        """The node's response, cut into pieces by `split(head, rest)`."""
         steps = answer(
             self.plain,
             status=self.response["status"],

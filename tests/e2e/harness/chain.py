@@ -1,4 +1,4 @@
-"""A node whose chain a test changes, and what that node would say."""
+"""A node whose chain a test changes, and the results of an honest node."""
 
 import json
 
@@ -20,7 +20,7 @@ class Chain(ReplayNode):
         return json.loads(response.body)
 
     def do(self, *commands):
-        """Changes the chain, in one step; its state after that."""
+        """Changes the chain in one step; returns its state after that."""
         return self._exchange("POST", "/chain", json.dumps(commands).encode())
 
     @property
@@ -36,8 +36,7 @@ class Chain(ReplayNode):
         return self.state["finalized"]["number"]
 
     def honest(self, *calls):
-        """The results (or errors) that an honest node that is up to date would
-        give now."""
+        """The results (or errors) that an honest, synced node would return now."""
         batch = b"[" + b",".join(calls) + b"]"
         answers = self._exchange("POST", "/chain/answer", batch)
         return [answer.get("result", answer.get("error")) for answer in answers]
@@ -46,13 +45,13 @@ class Chain(ReplayNode):
         return self._exchange("GET", f"/chain/answer?path={path}")
 
     def count(self, method=None):
-        """How often it was asked."""
+        """Number of requests that the node has received."""
         methods = self._exchange("GET", "/stats")["methods"]
         return sum(methods.values()) if method is None else methods.get(method, 0)
 
 
 def calls_for_transactions(chain, number):
-    """What may be asked of a block's transactions."""
+    """Calls about a block's transactions."""
     (block,) = chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
     bodies = []
     for transaction in block["transactions"][:3]:

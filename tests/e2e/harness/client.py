@@ -1,5 +1,5 @@
-"""A client on a raw socket that reads answers strictly: it forgives nothing
-that RFC 9112 does not allow, and it notices a byte too many.
+"""A client on a raw socket that reads responses strictly: it accepts only bytes that RFC 9112
+allows, and detects an excess byte.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 
 class Malformed(AssertionError):
-    """The server broke HTTP."""
+    """The server violated HTTP."""
 
 
 class Truncated(AssertionError):
-    """The connection ended before the answer did."""
+    """The connection ended before the response did."""
 
 
-# Others are joined by header(), so that a comparison shows them.
+# Other headers are joined by header(), so that a comparison shows repetitions.
 _SINGLE = {"content-length", "transfer-encoding", "content-type", "date"}
 
 
@@ -36,7 +36,7 @@ class Response:
         return [value for key, value in self.headers if key.lower() == name.lower()]
 
     def header(self, name):
-        """The field's lines joined as RFC 9110, 5.3 allows, or None."""
+        """The header's lines, joined as RFC 9110, 5.3 allows, or None."""
         values = self.all(name)
         return ", ".join(values) if values else None
 
@@ -64,7 +64,7 @@ class Response:
 
 
 def gunzip(coded):
-    """One gzip member and not a byte more."""
+    """The content of one gzip member without trailing bytes."""
     decoder = zlib.decompressobj(31)
     body = decoder.decompress(coded)
     if not decoder.eof:
@@ -85,7 +85,7 @@ def request_bytes(target, *, method="GET", version="1.1", headers=(), body=None,
 
 
 class Connection:
-    """One client connection; answers may be pipelined."""
+    """One client connection; responses may be pipelined."""
 
     def __init__(self, port, timeout=30, receive_buffer=None):
         self.socket = socket.socket()
@@ -155,7 +155,7 @@ class Connection:
         return Response(version[5:], int(rest[:3]), headers)
 
     def read(self, method="GET"):
-        """The next answer whole, interim answers with it."""
+        """The next complete response, with its interim responses."""
         interim = []
         response = self.read_head()
         while 100 <= response.status < 200 and response.status != 101:
@@ -215,7 +215,7 @@ def connected(port, **options):
 
 
 def fetch(port, target, *, method="GET", version="1.1", headers=(), body=None, timeout=30):
-    """One request on one connection, which must end right after the answer."""
+    """One request on one connection, which must end right after the response."""
     headers = [*headers, ("Connection", "close")] if version == "1.1" else list(headers)
     with Connection(port, timeout=timeout) as connection:
         response = connection.exchange(

@@ -1,4 +1,4 @@
-"""The configurations that operators copy (configs/nginx), as they are but for ports, nodes,
+"""The configurations that operators copy (configs/nginx), unchanged but for ports, nodes,
 certificates and folders, and clients for them."""
 
 import pathlib
@@ -13,7 +13,7 @@ from .nginx import Nginx, free_port
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
 NAMES = ("rpc", "keys", "password", "asked", "beacon", "chains", "cdn", "plans")
 
-# Nobody knows who has signed it.
+# The signer of the certificate is unknown.
 _clients = ssl.create_default_context()
 _clients.check_hostname = False
 _clients.verify_mode = ssl.CERT_NONE
@@ -30,8 +30,8 @@ def certificate(folder):
 
 
 class Copied:
-    """`Copied(certificate, "rpc", nodes={8545: origin.port})`: nginx with these sites, of
-    which each address on this machine is one of `nodes`. A path is a site of another folder."""
+    """`Copied(certificate, "rpc", nodes={8545: origin.port})`: nginx with these sites, whose
+    addresses on this machine are replaced by `nodes`. A path is a site of another folder."""
 
     def __init__(self, certificate, *sites, nodes, files=None, changes=None, workers=2, main=""):
         chain, key = certificate
@@ -39,7 +39,7 @@ class Copied:
         ports = {8580: self.local, **nodes}
         changes = {
             "listen 443 ssl http2;": f"listen 127.0.0.1:{self.tls} ssl http2;",
-            # looked for beside nginx.conf, as in /etc/nginx
+            # relative to nginx.conf, as in /etc/nginx
             "/etc/letsencrypt/live/example.org/": "",
             "/etc/nginx/sszip-": "sszip-",
             "/var/log/sszip/": "sszip-",
@@ -78,13 +78,13 @@ class Copied:
             return asked(connection, f"{name}.example.org", target, body, headers, method)
 
     def lines(self):
-        """What is in the access log, a line each."""
+        """The lines of the access log."""
         path = self.nginx.prefix / "sszip-access.log"
         return path.read_bytes().splitlines() if path.exists() else []
 
 
 class Tls(Connection):
-    """As another connection, over TLS and from another address perhaps."""
+    """A connection over TLS, from another address if `source` is set."""
 
     def __init__(self, port, host, source="127.0.0.1"):
         plain = socket.create_connection(("127.0.0.1", port), 30, (source, 0))
@@ -95,7 +95,7 @@ class Tls(Connection):
 
 
 def asked(connection, host, target="/", body=None, headers=(), method=None):
-    """What comes of one request; a body is a call's."""
+    """The response to one request; a body is a call's."""
     headers = list(headers)
     if body is not None:
         headers.append(("Content-Type", "application/json"))

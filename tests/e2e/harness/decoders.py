@@ -1,4 +1,4 @@
-"""Other people's decoders of gzip and parsers of JSON: what our bytes must mean to all of them."""
+"""Third-party decoders of gzip and parsers of JSON, which must understand sszip's bytes."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ _FAILED = 0xFFFFFFFF
 
 
 class Refused(AssertionError):
-    """A decoder did not take the bytes."""
+    """A decoder rejected the bytes."""
 
 
 def gzip_command(coded):
@@ -50,7 +50,7 @@ def node(mode="gunzip"):
 
 
 def go_program(cache, name):
-    """Builds a program of tests/decoders once for each version of its source: its path."""
+    """Builds a program of tests/decoders once for each version of its source; returns its path."""
     source = _SOURCES / f"{name}.go"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     program = cache / "decoders" / f"{name}-go-{digest}"

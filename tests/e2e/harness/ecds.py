@@ -1,4 +1,4 @@
-"""Envoy with a filter whose configuration comes by itself (ECDS)."""
+"""Envoy with a filter whose configuration is discovered (ECDS)."""
 
 import json
 import os
@@ -11,7 +11,7 @@ OTHER = typed("filters.http.header_mutation.v3.HeaderMutation")
 
 
 class Discovers:
-    """An Envoy whose filter is in a file, with these settings and more of a version."""
+    """An Envoy with a filter in a file, with these settings and those of each version."""
 
     version = 0
 
@@ -29,7 +29,7 @@ class Discovers:
         self.publish()
 
     def publish(self, *others, **settings):
-        """The filter is another one."""
+        """Publishes another version of the filter."""
         self.version += 1
         filter = {
             "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",

@@ -22,7 +22,7 @@ ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
 MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
 OWNER = os.environ.get("SSZIP_OWNER_LIBRARY", "build/envoy/libsszip_owner.so")
 
-# What a healthy Envoy never writes. A test that provokes one expects it.
+# Lines that a healthy Envoy never logs. A test that provokes one expects it.
 _BAD = re.compile(r"\]\[(critical|error)\]|Caught|Backtrace|panicked|assert failure")
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3."
 _routes = itertools.count(1)
@@ -46,8 +46,8 @@ def filter_of(settings, kind="DynamicModuleFilter"):
 
 
 def adapted(settings):
-    """With defaults of tests: a machine that runs them may be busy for longer than the 20 ms of
-    everyday, and most tests of GETs are about RFC 9111."""
+    """The settings with defaults of tests: a machine that runs them may be busy for longer than
+    the default 20 ms, and most tests of GETs are about RFC 9111."""
     settings = {"cache_get": "all", **settings}
     if {"cache_path", "cache_owner"} & settings.keys():
         return {"cache_lookup_timeout": "1s", **settings}
@@ -55,12 +55,12 @@ def adapted(settings):
 
 
 def typed(kind, **settings):
-    """A part of Envoy's configuration with its type, without what all of them have."""
+    """A part of Envoy's configuration with its type, without the common prefix."""
     return {"@type": f"type.googleapis.com/envoy.extensions.{kind}", **settings}
 
 
 def filter(name, kind, **settings):
-    """One of Envoy's own filters, of a type in a folder that is called as the filter is."""
+    """One of Envoy's own filters, whose type is in a folder with the filter's name."""
     return {
         "name": f"envoy.filters.http.{name}",
         "typed_config": typed(f"filters.http.{name}.v3.{kind}", **settings),
@@ -68,7 +68,7 @@ def filter(name, kind, **settings):
 
 
 def route(prefix, settings=None, cluster="node", **more):
-    """A route, perhaps with settings of its own."""
+    """A route, with settings of its own if there are any."""
     found = {
         "name": f"{prefix} {next(_routes)}",
         "match": {"prefix": prefix},
@@ -82,7 +82,7 @@ def route(prefix, settings=None, cluster="node", **more):
 
 
 def empty(path):
-    """A route that is answered 204 by Envoy itself."""
+    """A route for which Envoy itself sends a 204."""
     return {"match": {"path": path}, "direct_response": {"status": 204}}
 
 
@@ -110,18 +110,18 @@ class Envoy(Asked):
         self.port, self.admin = free_port(), free_port()
         self.concurrency = workers
         self.process = None
-        # in place of what comes of the rest
+        # replaces the generated configuration
         self.text = text
         self.environment = environment or {}
-        # of the command line; and whether another one may take over
+        # options of the command line; and whether another Envoy may take over
         self.options = []
         self.restarts = False
-        # an owner that is gone is an error of the log's, as of whoever stops it here
+        # an owner that is gone is logged as an error, also when the test stops it
         self._allowed = [re.compile(r"the cache\W+s owner.* (does not answer|no owner of this version)")]
         self._judged = 0
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
         (self.prefix / "libsszip_owner.so").symlink_to(pathlib.Path(OWNER).absolute())
-        # where the filter is: behind a hop that is another one
+        # the port of the filter; with hops, clients use another one
         self.direct = free_port() if hops else self.port
         nodes = [cluster("node", pipe(origin.path))] if origin else []
         more = []
@@ -169,7 +169,7 @@ class Envoy(Asked):
         }
 
     def _certificate(self):
-        """One of our own making, and its key."""
+        """A self-signed certificate, and its key."""
         key, certificate = self.prefix / "key.pem", self.prefix / "certificate.pem"
         command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                    "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate]  # fmt: skip
@@ -220,7 +220,7 @@ class Envoy(Asked):
         }
 
     def validate(self):
-        """`--mode validate`: the exit status and what it said."""
+        """Runs `--mode validate`; returns the exit status and the output."""
         done = subprocess.run(
             self._command("--mode", "validate"),
             capture_output=True,
@@ -261,7 +261,7 @@ class Envoy(Asked):
         return [self.process.pid]
 
     def end(self, number=signal.SIGTERM):
-        """Ends it; what it has on the disk stays, and it may be started again."""
+        """Ends Envoy; its files stay, and it may be started again."""
         process, self.process = self.process, None
         try:
             process.send_signal(number)
@@ -284,18 +284,18 @@ class Envoy(Asked):
         finally:
             kept_logs.discard(self.prefix)
 
-    # what it wrote
+    # output
 
     def error_log(self):
         path = self.prefix / "error.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def expect(self, pattern):
-        """From here on lines that match are no fault."""
+        """Accepts log lines that match from here on."""
         self._allowed.append(re.compile(pattern))
 
     def check(self):
-        """Fails if the log holds what a healthy Envoy never writes, or it has ended."""
+        """Fails if the log has lines that a healthy Envoy never writes, or if Envoy has ended."""
         ended = self.process and self.process.poll()
         assert ended in (None, 0), f"Envoy has ended:\n{self.error_log()[-5000:]}"
         text = self.error_log()
@@ -310,20 +310,20 @@ class Envoy(Asked):
 
 
     def stats(self, pattern):
-        """Its counters and gauges whose names match, by name."""
+        """Counters and gauges whose names match, by name."""
         said = client.fetch(self.admin, "/stats?format=json").body
         stats = {one["name"]: one["value"] for one in json.loads(said)["stats"] if "value" in one}
         return {name: value for name, value in stats.items() if re.search(pattern, name)}
 
     def active(self):
-        """Requests under way, of clients and to nodes."""
+        """Number of requests in flight, of clients and to nodes."""
         return sum(self.stats(r"^(http\.(?!admin)|cluster\.).*_rq(_pending)?_active$").values())
 
     # requests
 
 
     def get(self, path, accept="gzip", *, headers=(), **request):
-        """One request on a connection of its own, read strictly."""
+        """A response, read strictly, on a connection of its own."""
         uri = self.uri(path)
         if accept is not None:
             headers = [("Accept-Encoding", accept), *headers]
@@ -334,14 +334,14 @@ class Envoy(Asked):
         return client.Connection(self.port, **options)
 
     def settle(self):
-        """What was answered is stored."""
+        """Waits until responses are stored."""
 
     def late(self):
-        """How many look-ups went on without a daemon that took its time."""
+        """Number of lookups that continued without a slow daemon."""
         return 0
 
     def in_time(self, ask):
-        """What is answered where none did: on a busy machine it is asked again."""
+        """A response for which no lookup was late: repeated on a busy machine."""
         for _ in range(50):
             late = self.late()
             answer = ask()
@@ -361,8 +361,8 @@ def pipe(path):
 def manager(name, routes, filters=(), **more):
     """The connection manager of a listener; its last filter is the router.
 
-    Clients of tests read to the end of the connection, and behind an answer of its own Envoy
-    would wait a second for them to close it first (test_closing.py)."""
+    Clients of tests read to the end of the connection, and after a local reply Envoy would
+    wait a second for them to close it first (test_closing.py)."""
     return {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
         ".HttpConnectionManager",
@@ -376,7 +376,7 @@ def manager(name, routes, filters=(), **more):
 
 
 def hop(to):
-    """Passes on what it gets, WebSockets among it."""
+    """A hop that forwards its requests, WebSockets included."""
     return manager(
         to,
         [route("/", None, to)],
@@ -418,7 +418,7 @@ def quic(kind, **more):
 
 
 def cluster(name, where, *, http2=False, http3=False, requests=1, **more):
-    """A node; over HTTP/1.1 with one request a connection, as nginx asks it."""
+    """A node; over HTTP/1.1 with one request per connection, as nginx connects."""
     protocol = "http2" if http2 else "http3" if http3 else "http"
     options = {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {

@@ -1,8 +1,8 @@
-"""Clients in front of a chain that grows, which compare what they read at the head with the
-blocks that they have been shown: nothing they read may be older.
+"""Clients in front of a growing chain, which compare the blocks that they read at the head with
+blocks that were shown to them: none may be older.
 
-SSZIP_HEAD_READS is how many reads at the head all clients make together, SSZIP_HEAD_SEED what
-they choose by."""
+SSZIP_HEAD_READS is the number of reads at the head by all clients, SSZIP_HEAD_SEED their
+seed."""
 
 import json
 import os
@@ -27,7 +27,7 @@ HEADS = [
 
 
 class Watcher:
-    """A chain that grows, what shows each of its blocks, and which balance is of which."""
+    """A growing chain, when each of its blocks was shown, and the block of each balance."""
 
     def __init__(self, stand):
         self.stand = stand
@@ -62,7 +62,7 @@ class Watcher:
 
 
 def blocks_in(value):
-    """The highest block that an answer names."""
+    """The highest block that a response names."""
     if isinstance(value, list):
         return max(map(blocks_in, value), default=0)
     if not isinstance(value, dict):
@@ -84,7 +84,7 @@ class Client:
     def __init__(self, stand, watcher, dice):
         self.stand, self.watcher, self.dice = stand, watcher, dice
         self.seen = self.reads = self.hits = 0
-        # the block of a balance, which names none, and reads that were older than that
+        # the block of a balance, which names none, and reads that were older
         self.implied = self.older_than_implied = 0
         self.failures = []
         self.status = self.shown_by = ""
@@ -132,7 +132,7 @@ class Client:
                 )
             self.older_than_implied += floor <= height < implied
             if body == BALANCE:
-                # nobody can tell from it of which block it is
+                # clients cannot see the block of a balance
                 self.implied = max(self.implied, height)
             else:
                 self.sees(height, body)
@@ -143,7 +143,7 @@ class Client:
 
 
 def follow_growing_chain(stand):
-    """READS reads through a stand whose node grows by a block each 30 ms."""
+    """Makes READS reads through a stand whose node grows by a block each 30 ms."""
     print(f"SSZIP_HEAD_READS={READS} SSZIP_HEAD_SEED={SEED}")
     watcher, over = Watcher(stand), threading.Event()
     clients = [Client(stand, watcher, random.Random(SEED * 1000 + n)) for n in range(CLIENTS)]
@@ -162,14 +162,14 @@ def follow_growing_chain(stand):
     failures = [failure for one in clients for failure in one.failures]
     print(*failures, sep="\n")
     assert not failures
-    # a client that ended by an exception has read less
+    # a client that ended by an exception has made fewer reads
     assert reads >= READS // CLIENTS * CLIENTS
     assert hits > 0
 
 
 def show_blocks_of_all_kinds(stand, accept):
-    """Each kind of answer that shows a new block ends what is older, at every worker of a stand
-    whose node nobody polls."""
+    """Checks that each kind of response that shows a new block ends older ones, in every worker
+    of a stand whose node is not polled."""
     chain = stand.chain
     heads = [call("eth_blockNumber"), BALANCE]
 
@@ -177,7 +177,7 @@ def show_blocks_of_all_kinds(stand, accept):
         return json.loads(stand.ask(body, accept).decoded)["result"]
 
     for kind in range(8):
-        # all workers have it
+        # all workers know the block
         until = time.monotonic() + 10
         while (before := [ask(body) for body in heads * 6])[:2] != before[-2:]:
             assert time.monotonic() < until

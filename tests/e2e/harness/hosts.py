@@ -1,6 +1,6 @@
-"""nginx, Envoy's module and its Wasm filter behind one face, for tests/hosts.
+"""nginx, Envoy's module and its Wasm filter behind one interface, for tests/hosts.
 
-SSZIP_HOSTS has the names of those that a suite runs its tests on."""
+SSZIP_HOSTS has the names of the hosts on which a suite runs its tests."""
 
 import os
 
@@ -24,7 +24,7 @@ server {
 
 
 def directives(settings):
-    """Settings of Envoy's as nginx's directives; a list is a directive for each of its values."""
+    """Envoy's settings as nginx's directives; a list is one directive for each value."""
     words = {True: "on", False: "off"}
     lines = []
     for name, values in settings.items():
@@ -33,12 +33,12 @@ def directives(settings):
     return " ".join(lines)
 
 
-# who answers at a place with these needs no node
+# locations with these settings need no node
 _ANSWERED = {"cache_purge", "status"}
 
 
 class Places(dict):
-    """Settings by the path of a location or route. `rewrites`: the node is asked without it."""
+    """Settings by path of a location or route. `rewrites`: the node's path lacks the prefix."""
 
     rewrites = False
 
@@ -52,13 +52,13 @@ class Places(dict):
 
     def routes(self):
         more = {"prefix_rewrite": "/"} if self.rewrites else {}
-        # of Envoy's routes the first one counts, of nginx's locations the longest
+        # Envoy uses the first matching route, nginx the longest matching location
         paths = sorted(self, key=len, reverse=True)
         return [route(path, self[path], **more) for path in paths]
 
 
 def server(host, origin, places, settings=None, *, rewrites=False, more="", workers=1, **options):
-    """A server that is not started yet; `more` is for nginx's http block, `options` for Envoy."""
+    """A server that is not started; `more` is for nginx's http block, `options` for Envoy."""
     places = Places(places)
     places.rewrites = rewrites
     settings = settings or {}

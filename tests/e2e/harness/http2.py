@@ -12,7 +12,7 @@ from .client import gunzip
 
 
 class Http2Client:
-    """A client whose windows the test opens."""
+    """A client whose flow control windows are opened by the test."""
 
     def __init__(self, port, window=None):
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -25,7 +25,7 @@ class Http2Client:
         self.heads = {}
         self.trailers = {}
         self.ended = set()
-        # those that the server broke off, by error code
+        # error codes of the streams that the server reset
         self.resets = {}
         self.unread = {}
         self.pongs = 0
@@ -93,7 +93,7 @@ class Http2Client:
             self.step()
 
     def answers_pings(self):
-        """All that was sent before has been read on the other side."""
+        """Waits until the server has read everything that was sent."""
         self.h2.ping(b"anything")
         self.flush()
         before = self.pongs
@@ -101,8 +101,8 @@ class Http2Client:
             self.step()
 
     def finish_pinging(self, *streams):
-        """The same, where streams end while others are silent: nginx queues a
-        RST_STREAM, and sends it with whatever else there is to send."""
+        """Finishes streams while others are silent: nginx queues a RST_STREAM, and sends it
+        with other frames."""
         self.socket.settimeout(0.05)
         for _ in range(600):
             if set(streams) <= self.ended:
@@ -115,7 +115,7 @@ class Http2Client:
         raise AssertionError(f"not ended: {set(streams) - self.ended}")
 
     def judged(self, stream):
-        """The body of a good answer, decoded."""
+        """The decoded body of a successful response."""
         head = self.heads[stream]
         assert stream not in self.resets
         assert head[":status"] == "200"

@@ -1,5 +1,5 @@
-"""REDbot, which checks a resource's HTTP: it asks in several ways, and says what is good,
-and what is not. Run as a program, since its event loop is the process's."""
+"""REDbot, which checks a resource's HTTP with several requests, and reports good and bad
+properties. Run as a program, since its event loop belongs to the process."""
 
 import email.utils
 import json
@@ -12,7 +12,7 @@ LEVELS = ("bad", "warning")
 
 
 def notes(asked):
-    """The notes on each address, asked with these fields: by name, their levels and texts."""
+    """The notes on each address, requested with these headers: levels and texts by name."""
     done = subprocess.run(
         [sys.executable, "-m", "harness.linting"],
         cwd=__file__.rpartition("/harness/")[0],
@@ -30,7 +30,7 @@ def of_level(notes, *levels):
 
 
 def is_explained(note):
-    """It compares lists that say the same in another order, as a hit may after a miss."""
+    """Whether the note compares lists in different orders, as a hit may have after a miss."""
     if type(note).__name__ != "VARY_INCONSISTENT":
         return False
     varies = (note.vars[name].lower() for name in ("conneg_vary", "no_conneg_vary"))
@@ -74,7 +74,7 @@ def main():
 
 
 class Resource:
-    """What a good node sends: it knows its validators, and ranges."""
+    """A resource of a good node, with validators and ranges."""
 
     def __init__(self, body, type, *, fields=(), framing="length", etag=None, ranges=False):
         self.body, self.framing, self.etag, self.ranges = body, framing, etag, ranges
@@ -122,7 +122,7 @@ RESOURCES = {
     CONSOLIDATIONS: Resource(VALUE, JSON, fields=ELECTRA),
     f"{CONSOLIDATIONS}?in=pieces": Resource(VALUE, JSON, fields=ELECTRA, framing="chunked"),
 }
-# with the fields that they are asked with
+# resources and the headers of their requests
 ASKED = [
     *((target, []) for target in RESOURCES),
     *((target, [("Accept", OCTETS)]) for target in RESOURCES if target.startswith(CONSOLIDATIONS)),
@@ -133,13 +133,13 @@ def node(request):
     return RESOURCES[request.target](request)
 
 
-# A server may ignore Range (RFC 9110, 14.2): what is stored is sent whole.
+# A server may ignore Range (RFC 9110, 14.2): stored responses are sent whole.
 EXPLAINED = {"/cached": {"RANGE_FULL", "RANGE_CORRECT"}}
 
 
 def faults(origin, port, places):
-    """What is worse than at the node itself, or not as good; each place is asked twice."""
-    # the node has JSON, whatever it is asked for
+    """Notes that are worse than the node's own; each route is requested twice."""
+    # the node has JSON only
     direct = notes([(f"http://{origin.address}{target}", fields) for target, fields in ASKED])
     assert all("CONNEG_GZIP_GOOD" not in one for one in direct), direct
     found = []

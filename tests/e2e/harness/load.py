@@ -1,4 +1,4 @@
-"""Clients that ask all the time, and count what was not as it should be."""
+"""Clients that send requests all the time, and record faults."""
 
 import threading
 import time
@@ -7,14 +7,14 @@ from .client import Connection, Truncated, request_bytes
 
 
 class Load:
-    """Keep-alive clients in threads. Every answer is judged; a connection
-    that the server closes *between* answers is HTTP's right, and replaced."""
+    """Keep-alive clients in threads. Every response is checked; a connection that the server
+    closes *between* responses is replaced, as HTTP allows."""
 
     def __init__(self, port, requests, clients=6):
-        """`requests`: pairs of (target, headers), or (target, headers, body), and the body
-        expected."""
+        """`requests`: pairs of (target, headers), or (target, headers, body), and the expected
+        body."""
         self.answered = 0
-        # of an answer, in seconds
+        # the longest response time in seconds
         self.longest = 0
         self.faults = []
         self._port = port
@@ -51,15 +51,15 @@ class Load:
                 connection.send(request_bytes(target, headers=headers, **sent))
                 response = connection.read()
             except (OSError, Truncated) as error:
-                # Closed while idle: nginx does so when a worker goes. With a
-                # part of an answer in hand, or on a new connection, a loss.
+                # Closed while idle: nginx does so when a worker ends. Within a response, or
+                # on a new connection, it is a fault.
                 if received is None or connection.received != received:
                     self._fault(f"{target}: {error!r}")
                 if connection is not None:
                     connection.close()
                     connection = None
                 continue
-            except Exception as error:  # judged in the test's thread
+            except Exception as error:  # raised in the test's thread
                 self._fault(f"{target}: {error!r}")
                 return
             if response.status != 200 or response.decoded != body:

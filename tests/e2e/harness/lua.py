@@ -1,5 +1,5 @@
 """nginx with Debian's Lua module, lua-resty-core and sszip's library for it
-(configs/openresty/lua), to which tests send what it is to run."""
+(configs/openresty/lua), to which tests send code to run."""
 
 import pathlib
 
@@ -11,7 +11,7 @@ FOLDER = pathlib.Path("/usr/lib/nginx/modules")
 LIBRARY = CONFIGS / "openresty/lua"
 NAMES = ("ndk_http_module", "ngx_http_lua_module")
 
-# What comes back: each value with its type and its length.
+# The results: each value with its type and its length.
 FRAME = """
 client_max_body_size 64m;
 lua_package_path "@library@/?.lua;;";
@@ -62,7 +62,7 @@ def frame(http, library=LIBRARY, init=""):
 
 
 def lua_nginx(start_nginx, http, order="before", library=LIBRARY, init="", **options):
-    """sszip is what is loaded first, or, with `order` "after", the last."""
+    """nginx that loads sszip first, or last with `order` "after"."""
     http = frame(http, library, init)
     if order == "before":
         return start_nginx(http, main=modules(*NAMES), **options)
@@ -71,11 +71,11 @@ def lua_nginx(start_nginx, http, order="before", library=LIBRARY, init="", **opt
 
 
 class Thrown(Exception):
-    """What Lua has thrown."""
+    """An error that Lua code has raised."""
 
 
 def values(said):
-    """What `show` has written."""
+    """The values that `show` has written."""
     found = []
     while said:
         kind, length, rest = said.split(b" ", 2)
@@ -90,7 +90,7 @@ def values(said):
 
 
 def outcome(said):
-    """The values that a chunk has returned; what it has thrown is raised."""
+    """The values that a chunk has returned; an error of Lua is raised."""
     worked, *rest = values(said)
     if not worked:
         raise Thrown(rest[0].decode(errors="replace"))
@@ -98,7 +98,7 @@ def outcome(said):
 
 
 def lua(nginx, code, port="port"):
-    """What a chunk returns: one value, or a list of them."""
+    """The result of a chunk: one value, or a list of values."""
     code = code.encode() if isinstance(code, str) else code
     response = fetch(nginx.ports[port], "/lua", method="POST", body=code)
     assert response.status == 200, response
@@ -107,12 +107,12 @@ def lua(nginx, code, port="port"):
 
 
 def heard(nginx, phase):
-    """What came of what a phase had to run, once it did."""
+    """The result of the code that a phase ran, when it has run."""
     said = nginx.wait_for(lambda: fetch(nginx.port, f"/heard?phase={phase}").body, f"{phase} to run")
     found = outcome(said)
     return found[0] if len(found) == 1 else found
 
 
 def quoted(data):
-    """Bytes as a string of Lua's."""
+    """Bytes as a string literal of Lua."""
     return '"' + "".join(f"\\{byte:03d}" for byte in data) + '"'

@@ -26,7 +26,7 @@ NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
 MODULE = os.environ.get("SSZIP_MODULE", "build/nginx/ngx_http_sszip_module.so")
 SANITIZED = os.environ.get("SSZIP_NGINX_ASAN") == "1"
 
-# What a healthy nginx never writes. A test that provokes one expects it.
+# Lines that a healthy nginx never logs. A test that provokes one expects it.
 _BAD = re.compile(
     r"\[(alert|crit|emerg)\]|exited on signal|Sanitizer|runtime error:|panicked|core dumped"
 )
@@ -74,8 +74,8 @@ _ports = itertools.cycle(
 
 
 def _adapted(http):
-    """Defaults of tests: a machine that runs them may be busy for longer than the 20 ms of
-    everyday, and most tests of GETs are about RFC 9111."""
+    """The http block with defaults of tests: a machine that runs them may be busy for longer than
+    the default 20 ms, and most tests of GETs are about RFC 9111."""
     if "sszip_cache on" in http and "sszip_cache_get" not in http:
         http = f"sszip_cache_get all;\n{http}"
     has_store = re.search(r"\bsszip_cache_(path|owner)\b", http)
@@ -135,7 +135,7 @@ class Nginx(Asked):
             "workers": str(workers),
             "daemon": "on" if daemon else "off",
             "prefix": str(self.prefix),
-            # Workers must reach the directory whoever runs the tests.
+            # Workers must be able to read the directory, whichever user runs the tests.
             "user": "user root;" if os.geteuid() == 0 else "",
         }
         if origin is not None:
@@ -146,9 +146,9 @@ class Nginx(Asked):
     # configuration
 
     def write(self, http):
-        """Writes the configuration; a running nginx takes it at the reload."""
+        """Writes the configuration; a running nginx reads it at the reload."""
         text = _FRAME.replace("@http@", _adapted(http))
-        for _ in range(2):  # values may hold names themselves
+        for _ in range(2):  # values may contain names themselves
             text = re.sub(r"@(\w+)@", self._value, text)
         (self.prefix / "nginx.conf").write_text(text)
         return text
@@ -166,14 +166,14 @@ class Nginx(Asked):
         return self.ports["port"]
 
     def _command(self, *arguments):
-        # -e: what is compiled in is a file that need not be there
+        # -e: the compiled-in error log need not exist
         names = {"-p": "", "-c": "nginx.conf", "-e": "error.log"}
         options = [word for flag, name in names.items() for word in (flag, str(self.prefix / name))]
         return [NGINX, *options, *arguments]
 
     def _environment(self):
-        # A small quarantine, so that memory tests hold with a sanitizer too; and
-        # it need not be the first library, as harness/preload.c is.
+        # A small quarantine, so that memory tests pass with a sanitizer too; and the
+        # sanitizer need not be the first library, as harness/preload.c is.
         given = os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
         own = {
             name: value.replace("@prefix@", str(self.prefix))
@@ -186,13 +186,13 @@ class Nginx(Asked):
         }
 
     def test(self):
-        """`nginx -t`: the exit status and what it said."""
+        """Runs `nginx -t`; returns the exit status and the output."""
         done = subprocess.run(
             self._command("-t"), capture_output=True, text=True, env=self._environment(), timeout=60
         )
         return done.returncode, done.stderr + done.stdout
 
-    # life
+    # processes
 
     def start(self):
         self._stderr = open(self.prefix / "stderr.log", "wb")
@@ -209,7 +209,7 @@ class Nginx(Asked):
     def _listens(self):
         if self.process.poll() not in ((None, 0) if self.values["daemon"] == "on" else (None,)):
             raise AssertionError("nginx did not start:\n" + self.all_logs())
-        # The pid file comes after the sockets are bound.
+        # The pid file is written after the sockets are bound.
         if self.single:
             return self.master_or_none()
         return self.master_or_none() and len(self.workers()) == int(self.values["workers"])
@@ -233,12 +233,11 @@ class Nginx(Asked):
             return None
 
     def workers(self):
-        """Process ids of the workers that take connections (not those
-        shutting down)."""
+        """Process ids of the workers that accept connections (not of those shutting down)."""
         return [pid for pid in self.processes.of(self.master, "worker") if self._is_set_up(pid)]
 
     def _is_set_up(self, worker):
-        """By its title, which is nginx's until then: looked at no more than needed."""
+        """Whether the worker has set its title, which is read as rarely as possible."""
         if worker not in self._set_up:
             try:
                 title = pathlib.Path(f"/proc/{worker}/cmdline").read_bytes()
@@ -253,11 +252,11 @@ class Nginx(Asked):
         return self.processes.of(self.master, "worker", leaving=True)
 
     def manager(self):
-        """The cache manager, which holds the store; None while there is none."""
+        """The cache manager, which owns the store; None while there is none."""
         return next(iter(self.processes.of(self.master, "cache manager")), None)
 
     def kill(self, worker):
-        """Ends a worker at once, and waits for the one in its place."""
+        """Ends a worker at once, and waits for its successor."""
         count = len(self.workers())
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
@@ -266,13 +265,13 @@ class Nginx(Asked):
         )
 
     def reload(self):
-        """HUP, and waits until a new generation of workers has taken over."""
+        """Sends HUP, and waits until a new generation of workers has taken over."""
         before = set(self.workers())
         os.kill(self.master, signal.SIGHUP)
         self.wait_for(lambda: (now := set(self.workers())) and not now & before, "new workers")
 
     def stop(self):
-        """A graceful stop: nginx then reports connections that leaked."""
+        """Stops nginx gracefully: it then reports connections that leaked."""
         if self.process is None:  # only tested
             kept_logs.discard(self.prefix)
             return
@@ -291,7 +290,7 @@ class Nginx(Asked):
             self._stderr.close()
             kept_logs.discard(self.prefix)
 
-    # what it wrote
+    # output
 
     def error_log(self):
         path = self.prefix / "error.log"
@@ -304,11 +303,11 @@ class Nginx(Asked):
         return self.error_log() + self.stderr()
 
     def expect(self, pattern):
-        """From here on lines that match are no fault."""
+        """Accepts log lines that match from here on."""
         self._allowed.append(re.compile(pattern))
 
     def check(self):
-        """Fails if a log holds what a healthy nginx never writes."""
+        """Fails if a log has lines that a healthy nginx never writes."""
         bad = []
         for name, text in (("error.log", self.error_log()), ("stderr", self.stderr())):
             start = self._judged.get(name, 0)
@@ -325,7 +324,7 @@ class Nginx(Asked):
 
 
     def get(self, path, accept="gzip", *, port="port", headers=(), **request):
-        """One request on a connection of its own, read strictly."""
+        """A response, read strictly, on a connection of its own."""
         uri = self.uri(path)
         if accept is not None:
             headers = [("Accept-Encoding", accept), *headers]
@@ -343,7 +342,7 @@ def resident(pid):
 
 
 def peak(pid):
-    """The most that it has ever been, in KiB."""
+    """The peak of the resident set in KiB."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+)", text)[1])
 

@@ -1,4 +1,4 @@
-"""Nodes as they are met, as scripts for the origin."""
+"""Typical nodes, as scripts for the origin."""
 
 from . import bodies
 from .origin import answer
@@ -7,12 +7,12 @@ BODY = bodies.json(30000)
 
 
 def plain(body=BODY, **options):
-    """Answers in identity whatever it is asked for."""
+    """A node that responds in identity to any request."""
     return answer(body, **options)
 
 
 def geth(body=BODY, **options):
-    """Gzips whenever the request allows, and then sends no length, as geth's
+    """A node that compresses whenever the request allows, and then sends no length, as geth's
     HTTP server does."""
 
     def respond(request):

@@ -1,9 +1,9 @@
-"""The scripted node: it answers the bytes it was told to, in the pieces it
-was told, and keeps every request as it came.
+"""The scripted node: it sends the bytes of a script, in the script's pieces, and records every
+request unchanged.
 
-It listens on TCP and on a Unix socket. Over the Unix socket a piece is sent
-only after the piece before it was read (the kernel counts a Unix socket's
-unread bytes as the sender's), so pieces arrive apart without any sleeping.
+It listens on TCP and on a Unix socket. Over the Unix socket a piece is sent only after the
+piece before it was read (the kernel counts a Unix socket's unread bytes as the sender's), so
+that pieces arrive separately without any sleeping.
 """
 
 import fcntl
@@ -112,7 +112,7 @@ def whole(body):
 
 
 def bytewise(body, edge=3000):
-    """Byte by byte; of a large body only the edges."""
+    """Single bytes; of a large body only the edges are split."""
     if len(body) <= 2 * edge:
         return [body[i : i + 1] for i in range(len(body))]
     middle = len(body) - edge
@@ -124,7 +124,7 @@ def bytewise(body, edge=3000):
 
 
 def scattered(seed, most=12):
-    """Splits at random places, the same for the same seed."""
+    """Splits at random positions, the same for the same seed."""
 
     def split(body):
         chance = random.Random(seed)
@@ -149,7 +149,7 @@ def answer(
     version="1.1",
     method="GET",
 ):
-    """A script: the list of pieces and steps of one whole answer."""
+    """A script: the list of pieces and steps of one complete response."""
     fields = [("Content-Type", type)] if type is not None else []
     fields += headers
     if coding:
@@ -179,13 +179,13 @@ def answer(
 
 
 class Origin:
-    """Answers by path; what a path has no script for is a 404."""
+    """Responds by path; a path without a script is a 404."""
 
     def __init__(self, directory):
         self.requests = []
         self.connections = 0
         self.errors = []
-        # answer before the request's body has come
+        # respond before the request's body has arrived
         self.early = False
         self._scripts = {}
         self._default = None
@@ -202,8 +202,8 @@ class Origin:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def answers(self, script, path=None):
-        """Sets the script for a path, or for all that have none. A callable
-        is asked with each request."""
+        """Sets the script for a path, or for all paths without one. A callable is called with
+        each request."""
         if path is None:
             self._default = script
         else:
@@ -256,9 +256,9 @@ class Origin:
                 if not self._play(connection, request, received):
                     return
         except OSError:
-            # The proxy went away: many tests make it.
+            # The proxy closed the connection, as in many tests.
             pass
-        except Exception as error:  # shown by the fixture, threads can't raise
+        except Exception as error:  # raised by the fixture, threads can't raise
             self.errors.append(error)
         finally:
             with self._lock:
@@ -298,7 +298,7 @@ class Origin:
 
 
 def _drained(connection):
-    """Waits until the proxy has read what was sent (Unix sockets only)."""
+    """Waits until the proxy has read the bytes that were sent (Unix sockets only)."""
     if connection.family != socket.AF_UNIX:
         return
     deadline = time.monotonic() + 20
@@ -308,7 +308,7 @@ def _drained(connection):
                 return
             time.sleep(0)
     except ValueError as closed:
-        # its node has ended
+        # the test has ended
         raise OSError("the connection was closed") from closed
 
 

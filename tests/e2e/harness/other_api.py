@@ -1,5 +1,5 @@
-"""A namespace that follows a node of one API and is asked for answers of the other: what depends on
-the head is never stored, and says why; what names a block or a slot is stored."""
+"""A namespace that follows a node of one API and receives requests of the other: responses that
+depend on the head are never stored, with a reason; those about a block or a slot are stored."""
 
 import json
 import re
@@ -24,7 +24,7 @@ LINE = re.compile(r'namespace "main" follows an? (\w+) node: what depends on .* 
 
 
 def judge(stand, api, reasons, workers):
-    """`reasons()`: how often each reason was counted; `workers`: how many have a log line of their own."""
+    """Checks the stand; `reasons()`: the counts by reason; `workers`: number of log lines."""
     if api == "beacon":
         ask, honest = stand.ask, lambda body: stand.chain.honest(body)[0]
         asked = CALLS
@@ -32,7 +32,7 @@ def judge(stand, api, reasons, workers):
         (root,) = [stand.chain.honest_page("/eth/v1/beacon/blocks/head/root")["data"]["root"]]
         ask, honest = stand.page, stand.chain.honest_page
         asked = {True: PAGES[True], False: [page % root for page in PAGES[False]]}
-    # an error of the log's, once for each process or sandbox
+    # a log line of level error, once for each process or sandbox
     stand.nginx.expect(LINE.pattern)
     before = reasons().get("other-api", 0)
     rounds = 4

@@ -1,4 +1,4 @@
-"""The cache's owner as a daemon of its own, with a folder of its own."""
+"""The cache's owner as a daemon, with a folder of its own."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ class Unix(http.client.HTTPConnection):
 
 
 class Client:
-    """What an operator says to an owner, over its socket."""
+    """The requests of an operator to an owner, over its socket."""
 
     def __init__(self, path):
         self.socket = str(path)
@@ -54,14 +54,14 @@ class Client:
         return True
 
     def pid(self):
-        """Its own; None while it is away."""
+        """The owner's process id; None while it is unreachable."""
         try:
             return self.status()["pid"]
         except (OSError, http.client.HTTPException):
             return None
 
     def pids(self):
-        """Of the processes that hear its events; none while it is away."""
+        """Ids of the processes that receive its events; none while it is unreachable."""
         try:
             return {name.split("-")[0] for name in self.status()["processes"]}
         except (OSError, http.client.HTTPException):
@@ -74,12 +74,12 @@ class Client:
 
 
 def owner_of(nginx):
-    """That of its own store, in its folder `cache`."""
+    """The owner of nginx's own store, in its folder `cache`."""
     return Client(nginx.prefix / "cache/owner.sock")
 
 
 def wait_until_linked(nginx, owner=None):
-    """Until each of its workers has reached the owner."""
+    """Waits until each worker has reached the owner."""
     owner = owner or getattr(nginx, "owner", None) or owner_of(nginx)
 
     def linked():

@@ -13,7 +13,7 @@ SYNCING_RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"status":"SYNCING","latestV
 
 
 def calls(cache_directory):
-    """Payloads of every fork: `ssz` is what is submitted, `params` are the call's."""
+    """Payloads of every fork: `ssz` is the submission, `params` are the call's."""
     found = [value for value in values(cache_directory, "payloads.py") if value["kind"] == "call"]
     assert {value["fork"] for value in found} == {
         "paris",
@@ -27,7 +27,7 @@ def calls(cache_directory):
 
 
 def call_of(value, id=1):
-    """The call of such a payload."""
+    """The call with this payload."""
     method = f"engine_newPayloadWithWitnessV{value['version']}"
     return json.dumps(
         {"jsonrpc": "2.0", "id": id, "method": method, "params": value["params"]}
@@ -35,12 +35,12 @@ def call_of(value, id=1):
 
 
 def submission_of(value):
-    """What a submission of it has in its head, beside the body."""
+    """The headers of a submission of this payload."""
     return [("Content-Type", OCTETS), ("Eth-Execution-Version", value["fork"])]
 
 
 def flat(nested):
-    """The status with its witness in one container, which REST has apart."""
+    """The status with its witness in one container, which REST separates."""
 
     def number(at):
         return int.from_bytes(nested[at : at + 4], "little")
@@ -51,7 +51,7 @@ def flat(nested):
 
 
 def lists_of(ssz):
-    """State, codes and headers of the witness in a status that REST gives."""
+    """State, codes and headers of the witness in a status of the REST route."""
 
     def number(at):
         return int.from_bytes(ssz[at : at + 4], "little")

@@ -1,6 +1,6 @@
-"""nginx, or Envoy, with a library of the tests in front of the C library: it
-refuses memory at a place that a test names, shows how much an event loop reads
-in one turn, and makes a process's disk slow."""
+"""nginx, or Envoy, with a library of the tests in front of the C library: it fails allocations of
+a kind that a test selects, measures how much an event loop reads in one turn, and makes a
+process's disk slow."""
 
 import contextlib
 import mmap
@@ -11,7 +11,7 @@ import tempfile
 
 _SOURCE = pathlib.Path(__file__).with_name("preload.c")
 
-# struct page, in this order
+# the fields of struct page, in this order
 _FIELDS = (
     "pid", "from", "to", "caller", "thread", "skip", "most", "seen", "refused",
     "reader", "patience", "total", "turn", "longest", "writer", "delay", "delayed",
@@ -39,7 +39,7 @@ class Preload:
                 "-Werror",
                 "-shared",
                 "-fPIC",
-                # what it refers to by name is its own, not the program's
+                # symbols of the library refer to itself, not to the program
                 "-Wl,-Bsymbolic",
                 str(_SOURCE),
                 "-o",
@@ -66,7 +66,7 @@ class Preload:
 
     @contextlib.contextmanager
     def refusing(self, pid, sizes=(0, 1 << 40), caller=PROGRAM, thread=ANY_THREAD, skip=0, most=1):
-        """Refuses `most` allocations of that kind, after `skip` of them."""
+        """Fails `most` allocations of that kind, after `skip` of them."""
         values = {
             "from": sizes[0],
             "to": sizes[1],
@@ -85,9 +85,9 @@ class Preload:
 
     @contextlib.contextmanager
     def reading(self, pid, patience=0):
-        """Counts what a process reads from Unix sockets between two waits for
-        events. It waits up to `patience` milliseconds for as much as it has
-        asked for, so that a peer is never too slow for it."""
+        """Counts the bytes that a process reads from Unix sockets between two waits for
+        events. Each read waits up to `patience` milliseconds until it is complete, so that a
+        peer is never too slow."""
         for name, value in {"patience": patience, "total": 0, "turn": 0, "longest": 0}.items():
             self[name] = value
         self["reader"] = pid
@@ -98,7 +98,7 @@ class Preload:
 
     @contextlib.contextmanager
     def slow_disk(self, pid, milliseconds):
-        """Each time the process waits for its disk it waits so much longer."""
+        """Delays each wait of the process for its disk by these milliseconds."""
         for name, value in {"delay": milliseconds, "delayed": 0}.items():
             self[name] = value
         self["writer"] = pid

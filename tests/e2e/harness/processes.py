@@ -1,7 +1,7 @@
-"""Which processes nginx has, by what its masters log of them.
+"""The processes of nginx, by its masters' log lines.
 
-Not by /proc, where looking at a process has the kernel remember it: a parent
-that reaps one which is being looked at may spin for seconds."""
+/proc is avoided: reading a process there makes the kernel remember it, and a parent that reaps
+such a process may spin for seconds."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ class Processes:
         self._leaving = set()
 
     def of(self, master, name, *, leaving=False):
-        """Those that a master calls so, oldest first."""
+        """Children with that name of a master, oldest first."""
         self._look()
         children = self._children.get(master, {})
         return [
@@ -61,7 +61,7 @@ class Processes:
 
 
 def runs(pid):
-    """Whether a process has not ended, awaited by its parent or not."""
+    """Whether a process has not ended, reaped by its parent or not."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -74,10 +74,10 @@ def runs(pid):
 
 
 def stop(pid):
-    """Stops a process until it gets SIGCONT, and returns when none of its threads runs.
+    """Stops a process until it gets SIGCONT; returns when none of its threads runs.
 
-    The kernel only notes SIGSTOP down: threads go on until the one that takes it has
-    had its turn, which on a busy machine is after the next answer."""
+    The kernel only records SIGSTOP: threads continue until the one that handles it is
+    scheduled, which on a busy machine is after the next response."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + 30
     while not all(map(_is_stopped, pathlib.Path(f"/proc/{pid}/task").iterdir())):
@@ -87,7 +87,7 @@ def stop(pid):
 
 def _is_stopped(thread):
     try:
-        # its name may have blanks and parentheses
+        # the name may have blanks and parentheses
         return (thread / "stat").read_text().rpartition(") ")[2][0] == "T"
     except (FileNotFoundError, ProcessLookupError):
         return True

@@ -1,4 +1,4 @@
-"""Prometheus as Debian has it: what it makes of metrics, queries and rules."""
+"""Debian's Prometheus, which evaluates metrics, queries and rules."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ scrape_configs:
 
 
 def promtool(cache_directory, *arguments):
-    """What it says, and that it has nothing against it."""
+    """The output of a command that must succeed."""
     command = [cache_directory / "prometheus" / "promtool", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -29,7 +29,7 @@ def promtool(cache_directory, *arguments):
 
 
 class Prometheus:
-    """`with` it: one that reads a port's metrics four times a second."""
+    """A context with a Prometheus that scrapes a port four times a second."""
 
     def __init__(self, cache_directory, port, path):
         self.folder = tempfile.TemporaryDirectory(prefix="sszip-prometheus-")
@@ -49,7 +49,7 @@ class Prometheus:
 
     def __enter__(self):
         until = time.monotonic() + 60
-        # it looks for what there is to read some seconds later
+        # Prometheus discovers its targets some seconds later
         while not (self._is_ready() and 1 in self.ask("up").values()):
             assert self.process.poll() is None and time.monotonic() < until, self.said()
             time.sleep(0.1)

@@ -1,6 +1,7 @@
-"""Requests as nodes read them (docs/policy.md): each reader is given what has reached the node
-and says which methods it would call. Those in Go are Go's own encoding/json; the others' rules
-are written down here. And requests that some of them read in another way than sszip."""
+"""Readers of requests, as in nodes (docs/policy.md): each reader gets the requests that reached
+the node, and returns the methods that it would call. The Go reader is Go's own encoding/json;
+the rules of the others are written down here. And requests that some of them read in another
+way than sszip."""
 
 import base64
 import json
@@ -12,7 +13,7 @@ from harness.decoders import go_program
 
 
 class Go:
-    """geth, op-geth, Nitro, Bor, and Erigon's GET."""
+    """The reader of geth, op-geth, Nitro, Bor, and of Erigon's GET."""
 
     def __init__(self, cache):
         program = go_program(cache, "calls")
@@ -31,14 +32,14 @@ class Go:
 
 
 def _objects(value):
-    """The calls of a request: itself, or the elements of a batch, of a nested one too."""
+    """The calls of a request: itself, or the elements of a batch, nested ones included."""
     if isinstance(value, list):
         return [one for element in value for one in _objects(element)]
     return [value] if isinstance(value, dict) else []
 
 
 def _methods(text, pairs=dict, is_strict=True):
-    """Of the first value of a text, if it is one: their methods."""
+    """The methods in the first value of a text, if it is valid."""
     try:
         value, end = json.JSONDecoder(object_pairs_hook=pairs, strict=is_strict).raw_decode(text)
     except (ValueError, RecursionError):
@@ -56,8 +57,8 @@ def nethermind(method, query, headers, body):
 
 
 def besu(method, query, headers, body):
-    """Jackson, with each feature that there is: the encoding by its zero bytes, comments, single
-    quotes, what follows the first value, the last of two members."""
+    """Jackson with all features: the encoding by its zero bytes, comments, single quotes, bytes
+    after the first value, the last of two members."""
     encodings = {(0, 0): "utf-32-be", (0, 1): "utf-16-be", (1, 0): "utf-16-le"}
     start = tuple(int(byte != 0) for byte in body[:2])
     text = body.decode(encodings.get(start, "utf-8"), "replace").lstrip("\ufeff")
@@ -69,7 +70,7 @@ def besu(method, query, headers, body):
 
 
 def reth(method, query, headers, body):
-    """serde_json into a structure: a member twice is an error, others are left."""
+    """serde_json into a structure: a repeated member is an error, unknown ones are ignored."""
 
     def once(pairs):
         names = [name for name, _ in pairs if name in ("jsonrpc", "id", "method", "params")]
@@ -82,7 +83,7 @@ def reth(method, query, headers, body):
 
 
 def javascript(method, query, headers, body):
-    """Express: the charset of the type, UTF-7 and UTF-16 among them; then JSON.parse."""
+    """Express: the charset of the type, UTF-7 and UTF-16 included; then JSON.parse."""
     charset = re.search(r'charset\s*=\s*"?([\w-]+)', headers.get("content-type") or "", re.IGNORECASE)
     try:
         text = body.decode(charset[1] if charset else "utf-8", "replace")
@@ -92,8 +93,8 @@ def javascript(method, query, headers, body):
 
 
 def form(method, query, headers, body):
-    """A gateway that undoes the form's coding if the type says so, and looks at the query of
-    what has no body."""
+    """A gateway that decodes forms by their type, and reads the query of a request without a
+    body."""
     found = []
     if (headers.get("content-type") or "").lower().startswith("application/x-www-form-urlencoded"):
         found += _methods(urllib.parse.unquote_plus(body.decode("utf-8", "replace")))
@@ -105,7 +106,7 @@ def form(method, query, headers, body):
 
 
 def lenient(method, query, headers, body):
-    """Whatever Python finds: all members of any case and with blanks, all values in a row."""
+    """Everything that Python finds: members of any case and with blanks, all values in a row."""
     found = []
 
     def members(pairs):
@@ -132,7 +133,7 @@ IN_PYTHON = {
 
 
 def is_denied(method):
-    """Of the rules `deny debug_* eth_sign`, whatever the case."""
+    """Whether the rules `deny debug_* eth_sign` match, in any case."""
     folded = method.strip().casefold()
     return folded.startswith("debug_") or folded == "eth_sign"
 
@@ -144,7 +145,7 @@ def _call(method="debug_x", id="1", more=""):
     return f'{{"jsonrpc":"2.0","id":{id},"method":"{method}"{more}}}'
 
 
-# of each: who reads a denied method there, the request's method, its query, type and body
+# reader that finds a denied method; method, query, type and body of the request
 READINGS = [
     ("go", "POST", "", JSON, '{"jsonrpc":"2.0","id":1,"METHOD":"debug_x"}'),
     ("go", "POST", "", JSON, '{"jsonrpc":"2.0","id":1,"method":"eth_x","Method":"debug_x"}'),
@@ -188,7 +189,7 @@ def encoded(body):
 
 
 def any_request(chance):
-    """One that some node may read in another way: method, query, headers, body."""
+    """A request that some node may read in another way: method, query, headers, body."""
     pick = chance.choice
     blanks = [""] * 30 + [" ", "\u00a0", "\u3000", "\x85", "\u2028", "\ufeff", "\u200b", "\t", "\\t", "\\u0020", "\x00", "\x7f"]
     names = ["eth_x", "eth_call", "eth_y", "debug_x", "debug_", "eth_sign", "eth_x", "eth_chainId", "DEBUG_x", "Eth_Sign", "eth_\u017fign", "d\\u0065bug_x",
@@ -234,13 +235,13 @@ def any_request(chance):
 
 
 class Readers:
-    """All of them."""
+    """All readers."""
 
     def __init__(self, cache):
         self.all = {"go": Go(cache), **IN_PYTHON}
 
     def denied(self, request):
-        """Who finds a denied method in what has reached the node, and which."""
+        """Readers that find a denied method in a request at the node, with the method."""
         query = request.target.partition("?")[2]
         headers = {"content-type": request.header("Content-Type")}
         return [

@@ -25,13 +25,13 @@ class ReplayNode:
         self.port = int(self.address.rpartition(":")[2])
 
     def stats(self):
-        """Its counters."""
+        """The node's counters."""
         response = client.fetch(self.port, "/stats")
         assert response.status == 200, response.body
         return json.loads(response.body)
 
     def kill(self):
-        """Ends it at once, with all that is under way."""
+        """Ends it at once, with all requests in flight."""
         self._process.kill()
         self._process.wait(20)
 
@@ -43,7 +43,7 @@ class ReplayNode:
 
 @dataclass
 class Call:
-    """A request that the node has an answer to: JSON-RPC, or a page (GET)."""
+    """A request for which the node has a response: JSON-RPC, or a resource (GET)."""
 
     method: str
     target: str
@@ -58,7 +58,7 @@ class Call:
 
 
 def calls(*arguments):
-    """All that the node can be asked."""
+    """All requests for which the node has a response."""
     done = subprocess.run(
         [BINARY, "--list", *map(str, arguments)], capture_output=True, text=True, check=True
     )

@@ -6,7 +6,7 @@ import itertools
 from . import judging, sequences
 from .envoy import route
 
-# The window's time is the host's affair; the table speaks of its bytes.
+# The host measures the window's time; the table limits its bytes.
 _HOLD = {"hold": "64k 60s"}
 _runs = itertools.count(1)
 
@@ -28,7 +28,7 @@ class Cases:
 
 
 class Sequences:
-    """Each run has a host name of its own, so that what is stored for one is not for
+    """Runs of sequences with a host name each, so that entries of one run are not hits of
     another."""
 
     def __init__(self, rows):
@@ -54,7 +54,7 @@ class Sequences:
             try:
                 return sequences.run(envoy, origin, row, split, name)
             except AssertionError:
-                # where a busy machine's daemon was late the node is asked
+                # a lookup that is late on a busy machine is sent to the node
                 if tries == 1 or envoy.late() == late:
                     raise
 

@@ -1,5 +1,5 @@
-"""A node that understands JSON-RPC: answers by method, with the id that was
-asked. Scripts of its own by method; counts what it was asked."""
+"""A node with JSON-RPC: it responds by method, with the id of the call, and counts its
+calls."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from .origin import answer
 
 
 class Node:
-    """`origin.answers(node)`. `results[method]` is the raw JSON of the result,
-    or a callable of the params; `members` is the order of an answer's."""
+    """`origin.answers(node)`. `results[method]` is the raw JSON of the result, or a callable of
+    the params; `members` is the order of a response's members."""
 
     def __init__(self, results, members=("jsonrpc", "id", "result"), newline=b"\n", **options):
         self.results = results
@@ -36,7 +36,7 @@ class Node:
         else:
             if gate := self.gates.get(calls["method"]):
                 gate.wait(20)
-            # the id as it was written, not as Python would write it
+            # the id in its original notation, not in Python's
             raw = re.search(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)', request.body)
             body = self.body(calls, raw and raw[1])
         return answer(body + self.newline, **self.options)

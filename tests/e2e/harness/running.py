@@ -1,5 +1,5 @@
-"""Fixtures that every server under test needs: the scripted node, what some have in front
-of the C library, and an end for each server, which is judged."""
+"""Fixtures that every server under test needs: the scripted node, the library in front of the C
+library, and the end of each server, which is checked."""
 
 import pytest
 
@@ -25,14 +25,14 @@ def origin(session_origin):
 
 @pytest.fixture(scope="module")
 def preload():
-    """What a file's servers have in front of the C library."""
+    """The library that a file's servers have in front of the C library."""
     preload = Preload()
     yield preload
     preload.close()
 
 
 def starting(make):
-    """For a fixture: starts servers as `make` makes them, which run until it ends."""
+    """For a fixture: starts servers that `make` creates, which run until it ends."""
     started = []
 
     def start(*arguments, **options):

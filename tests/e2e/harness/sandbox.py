@@ -1,4 +1,4 @@
-"""A real Envoy with the proxy-wasm filter, and the daemon that it keeps answers with."""
+"""A real Envoy with the proxy-wasm filter, and the daemon that stores its entries."""
 
 import copy
 import json
@@ -13,9 +13,9 @@ from .owner import Owner
 WASM = os.environ.get("SSZIP_WASM", "build/envoy/sszip_envoy.wasm")
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
 
-# where answers are kept
+# the cluster of the daemon
 CACHED = "sszip_cached"
-# more than any body of the parity table
+# longer than any body of the parity table
 LIMIT = 64 << 20
 
 
@@ -42,11 +42,11 @@ def filter_of(settings):
 
 
 def of_route(found):
-    """A route of the native module's, whose settings are where this filter reads them."""
+    """A route of the native module, with the settings where this filter reads them."""
     found = copy.deepcopy(found)
     settings = found.get("typed_per_filter_config", {}).pop("sszip", {}).get("filter_config")
     if settings:
-        # the daemon's, which has as much as it has
+        # memory is a setting of the daemon
         value = {name: it for name, it in settings["value"].items() if name != "cache_memory"}
         config = {"config": json.dumps(value)}
         found["metadata"] = {"filter_metadata": {"sszip": config}}
@@ -57,7 +57,7 @@ class Sandboxed(Envoy):
     filter_of = staticmethod(filter_of)
 
     def __init__(self, routes, *, settings=None, clusters=(), owner=True, http=None, **more):
-        # one of its own, one that others have, too, or none
+        # an owner of its own, one that is shared, or none
         self.owner = Owner().start() if owner is True else owner or None
         self.has_owner = owner is True
         settings = dict(settings or {})
@@ -75,7 +75,7 @@ class Sandboxed(Envoy):
         super().__init__(routes, settings=settings, clusters=clusters, http=http, **more)
 
     def filter_at(self, name):
-        """A filter as it is configured."""
+        """A filter's configuration."""
         listener = self.configuration["static_resources"]["listeners"][0]
         manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
         (found,) = [one for one in manager["http_filters"] if one["name"] == name]
@@ -99,7 +99,7 @@ class Sandboxed(Envoy):
         return int(said.body.split()[-1])
 
     def settle(self):
-        """What was answered is stored a moment later: until that is done, or for a while."""
+        """Waits, for a limited time, until responses are stored."""
         if not self.owner:
             return
         path = f"/stats?filter=^cluster.{CACHED}.upstream_rq_(active|total)$"

@@ -5,7 +5,7 @@ import threading
 
 
 class ScgiNode:
-    """Answers every request with one body; keeps the requests' variables."""
+    """Sends one body for every request; records the requests' variables."""
 
     def __init__(self, body):
         self.body = body
@@ -32,7 +32,7 @@ class ScgiNode:
 
 
 def _variables(stream):
-    """A netstring of names and values, each ended by a zero byte."""
+    """The variables of a netstring of names and values, each ended by a zero byte."""
     length = b""
     while (digit := stream.read(1)) != b":":
         length += digit

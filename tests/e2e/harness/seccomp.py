@@ -1,4 +1,4 @@
-"""System calls that a unit of systemd's allows, put in force for a program."""
+"""System calls that a systemd unit allows, enforced for a program."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ import subprocess
 
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
 _KILL, _ALLOW = 0x80000000, 0x7FFF0000
-# BPF: load the call's number; go on with the next but one if it is another; end
+# BPF: load the call's number; skip an instruction if it is another one; end
 _LOAD, _OTHER, _END = 0x20, 0x15, 0x06
 
 
@@ -20,19 +20,19 @@ def of_set(name):
 
 
 def allowed(unit):
-    """Those that `SystemCallFilter=` of a unit comes to."""
+    """The calls that `SystemCallFilter=` of a unit allows."""
     calls = of_set("@default")
     for words in re.findall(r"^SystemCallFilter=(.+)$", unit, flags=re.M):
         taken, without = (words[1:], True) if words[0] == "~" else (words, False)
         for word in taken.split():
             named = of_set(word) if word.startswith("@") else {word}
             calls = calls - named if without else calls | named
-    # systemd has what is always needed in either case
+    # systemd adds the calls that are always needed in either case
     return calls | of_set("@default")
 
 
 def numbers(names):
-    """Of calls that this machine has, by the compiler's headers."""
+    """The numbers of calls that this machine has, by the compiler's headers."""
     lines = "#include <sys/syscall.h>\n" + "".join(f"@{name} SYS_{name}\n" for name in sorted(names))
     said = subprocess.run(["gcc", "-E", "-P", "-"], input=lines, capture_output=True, text=True, check=True).stdout
     return [int(number) for number in re.findall(r"^@\s*\w+\s+(\d+)$", said, flags=re.M)]
@@ -43,7 +43,7 @@ class Program(ctypes.Structure):
 
 
 def only(calls):
-    """For `preexec_fn`: any other call is the end of the process (SIGSYS)."""
+    """A function for `preexec_fn`: any other call ends the process (SIGSYS)."""
     steps = [struct.pack("HBBI", _LOAD, 0, 0, 0)]
     for number in calls:
         steps += [struct.pack("HBBI", _OTHER, 0, 1, number), struct.pack("HBBI", _END, 0, 0, _ALLOW)]

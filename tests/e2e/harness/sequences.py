@@ -41,7 +41,7 @@ class Step:
     expect: dict
 
     def script(self, split):
-        """The node's answer, in the pieces that `split(head, rest)` makes."""
+        """The node's response, in pieces made by `split(head, rest)`."""
         steps = answer(
             self.node["body"],
             status=self.node["status"],
@@ -64,7 +64,7 @@ class Sequence:
 
 
 def expanded(text):
-    """`@a:LENGTH@` is so many letters, or whatever stands for the `a`."""
+    """The text with `@a:LENGTH@` replaced by LENGTH repetitions of `a`, which may be any text."""
     return re.sub(r"@([^@]+?):(\d+)@", lambda match: match[1] * int(match[2]), text).encode()
 
 
@@ -140,11 +140,11 @@ def at_random(sequence):
 
 
 def run(proxy, origin, sequence, split, host):
-    """All steps, one after the other, each on a connection of its own."""
+    """Runs all steps in order, each on a connection of its own."""
     for number, step in enumerate(sequence.steps, 1):
         time.sleep(step.pause)
         origin.requests.clear()
-        # one that should not be asked says so
+        # a response that shows an unexpected request
         unasked = answer(b"nobody should ask", status=599, type="text/plain")
         origin.answers(unasked if step.node is None else step.script(split(sequence)))
         with proxy.connect() as connection:
@@ -169,7 +169,7 @@ def judge(where, step, response, asked):
         assert asked[0].all(name) == [], f"{where}: upstream {name}"
     is_cut = step.node is not None and step.node.get("cut_at") is not None
     if response.status == 502 or is_cut and response.status == 503:
-        return  # the proxy's own
+        return  # a response of the proxy itself
     for name, value in expect.get("headers", []):
         assert response.header(name) == value, f"{where}: {name}"
     for name in expect.get("absent", []):
@@ -183,7 +183,7 @@ def judge(where, step, response, asked):
 
 
 def of_cache(response):
-    """RFC 9211, as one word."""
+    """The cache status (RFC 9211), as one word."""
     said = response.header("Cache-Status") or ""
     words = {"fwd=miss": "miss", "fwd=bypass": "bypass", "fwd=stale": "stale", "sszip; hit": "hit"}
     return next((word for part, word in words.items() if part in said), "none")

@@ -1,7 +1,7 @@
-"""Split batches against random nodes, through a real proxy: whatever the node's response looks
-like, each call has one answer, which is the stored one, the node's or a documented error.
+"""Split batches against random nodes, through a real proxy: for any response of the node, each
+call has one response, which is the stored one, the node's or a documented error.
 
-SSZIP_CASES is how many batches are tried on each host, SSZIP_SEED where they begin.
+SSZIP_CASES is the number of batches on each host, SSZIP_SEED the first seed.
 shared-core/tests/split_batches.rs does the same with the core alone."""
 
 import json
@@ -15,7 +15,7 @@ from .origin import CLOSE, RESET, answer, gzipped, scattered, whole
 
 CASES = int(os.environ.get("SSZIP_CASES", "100"))
 SEED = int(os.environ.get("SSZIP_SEED", "1"))
-# What is configured at each path; at the last one the node compresses in a way that is not undone.
+# Settings of each path; on the last one the node uses a coding that sszip does not decode.
 PATHS = {
     "/plain/": {},
     "/bounded/": {"max_answer": ["eth_getLogs 1k"]},
@@ -43,7 +43,7 @@ SHAPES = [
 
 
 def parsers(cache_directory):
-    """JSON of Python, of node and of Go."""
+    """The JSON parsers of Python, Node.js and Go."""
     return [
         lambda text: text,
         decoders.node("parse_json"),
@@ -61,7 +61,7 @@ def stored(number, id):
 
 
 def prime(host, origin):
-    """Stores at each path what the batches find stored: until each is a hit, since a host may not
+    """Stores the calls that batches find stored, on each path, until each is a hit: a host may not
     have reached its owner yet, and stores in the background."""
 
     def is_hit(path, body):
@@ -79,7 +79,7 @@ def prime(host, origin):
 def post(host, path, body, accepts="gzip"):
     fields = [JSON] + ([("Accept-Encoding", accepts)] if accepts else [])
     body = json.dumps(body).encode()
-    # Envoy takes its time to close one
+    # Envoy takes time to close a connection
     with Connection(host.port) as connection:
         return connection.exchange(path, method="POST", headers=fields, body=body)
 
@@ -113,7 +113,7 @@ class Case:
         is_split = kinds & {"stored", "denied", "bounded"} and kinds & {"missing", "bounded"}
         is_streamed = self.path == "/small/" and len(self._text) > 2048
         if not is_split or is_streamed or self.path == "/coded/" or not self._coded():
-            # what is not split, or streams already, is broken off
+            # a batch that is not split, or a stream, is truncated
             self.ending = "whole"
 
     def _answer(self, number, id):
@@ -166,11 +166,11 @@ class Case:
         return body
 
     def _cut_at(self, body):
-        """Where the response breaks off; None: it does not."""
+        """The position at which the response is truncated; None: it is complete."""
         return int(len(body) * self.broken_at) if self.ending in ("short", "reset") else None
 
     def text(self):
-        """As much of the node's text as can be decoded."""
+        """The part of the node's text that can be decoded."""
         body = self._coded()[: self._cut_at(self._coded())]
         if self.coding in ("gzip", "x-gzip", "cut"):
             body = zlib.decompressobj(31).decompress(body)
@@ -208,7 +208,7 @@ def whole_json(text):
 
 
 def run(host, origin, parsers, seed, ends_early):
-    """One batch. Whether it was split."""
+    """Runs one batch; returns whether it was split."""
     case = Case(seed)
     text = case.text()
     origin.forget()
@@ -217,7 +217,7 @@ def run(host, origin, parsers, seed, ends_early):
     try:
         got = post(host, case.path, batch, case.accepts)
     except Truncated:
-        # the node had all of it, since it was known not to obey Accept-Encoding
+        # the node received the whole batch, since it is known to ignore Accept-Encoding
         assert case.ending in ("short", "reset")
         assert json.loads(origin.received()[0].body) == batch
         return False
@@ -229,7 +229,7 @@ def run(host, origin, parsers, seed, ends_early):
         assert got.status in (502, 503, 504)
         return False
     if is_whole:
-        # as it came, or without its coding
+        # unchanged, or decoded
         assert got.status == case.status
         return False
     if case.ending in ("short", "reset") and not ends_early:
@@ -249,7 +249,7 @@ def run(host, origin, parsers, seed, ends_early):
     assert got.coding in (None, "gzip")
     is_streamed = case.path == "/small/" and len(text) > 2048 and not case.coding
     if is_streamed and whole_json(text) is None and body.decode().endswith(text[1:].lstrip()):
-        # the node's own text, behind what is stored
+        # the node's own text, after the stored responses
         return True
     values = [json.loads(parser(body)) for parser in parsers]
     assert values[0] == values[1] == values[2]
@@ -269,7 +269,7 @@ def judge(case, elements, text, was_asked):
     found = []
     is_good = case.coding not in ("br", "unknown")
     is_good &= case.ending != "before"
-    # of what was sent before a reset some may be lost, and zstd is not decoded in part here
+    # bytes before a reset may be lost, and zstd is not decoded in part here
     is_known = case.ending != "reset" and (case.ending == "whole" or case.coding != "zstd")
     is_array = is_good and is_known and isinstance(whole_json(text), list)
     ours = {"code": -32603, "message": "the response of the node has no answer that can be read"}
@@ -311,7 +311,7 @@ def judge(case, elements, text, was_asked):
 
 
 def run_all(host, origin, parsers, *, ends_early=True):
-    """`ends_early`: the host lets the module answer where the node breaks off a body."""
+    """Runs all; `ends_early`: the host lets the module respond when the node truncates a body."""
     prime(host, origin)
     split = 0
     for number in range(CASES):
@@ -321,5 +321,5 @@ def run_all(host, origin, parsers, *, ends_early=True):
         except Exception as error:
             raise AssertionError(f"case {seed}: {vars(Case(seed))}") from error
     print(f"{CASES} batches from seed {SEED}, {split} were split")
-    # what is not split proves nothing
+    # batches that are not split prove nothing
     assert split > CASES // 4

@@ -10,9 +10,9 @@ from .nginx import Nginx
 from .owner import Owner, owner_of, wait_until_linked
 from .sandbox import Sandboxed
 
-# Long enough that nothing expires: what goes has been taken away.
+# Long enough that no entry expires: one that is missing was removed.
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
-# of a stand that is made for any host
+# workers of a stand for any host
 WORKERS = 5
 
 _CONFIG = """
@@ -70,7 +70,7 @@ class Stand:
 
     @property
     def status(self):
-        """What the owner says of the chain."""
+        """The owner's status of the chain."""
         (chain,) = self.store_owner.status()["chains"]
         return chain
 
@@ -86,8 +86,8 @@ class Stand:
             self.wait_for_workers()
 
     def wait_for_workers(self):
-        """Waits until all workers have handled what the owner has sent so far: a purge, here of
-        a key that nothing has, is over when each has confirmed it, in the order of its events."""
+        """Waits until all workers have handled the owner's events: a purge, here of an unused
+        key, ends when each has confirmed it, in the order of events."""
         self.store_owner.purge(key="0" * 64)
 
     def wait_for_final(self, number):
@@ -95,7 +95,7 @@ class Stand:
         self.wait_for_workers()
 
     def hold(self, method):
-        """The node holds answers to this method back."""
+        """The node delays its responses to this method."""
         self.chain.do({"hold": {"method": method, "ms": 600_000}})
 
     def release(self, method):
@@ -105,7 +105,7 @@ class Stand:
         before = self.status["reorgs"]
         self.chain.do(*commands)
         reorgs = [command["reorg"] for command in commands if "reorg" in command]
-        # a shorter branch is believed when it has lasted: see follows()
+        # a shorter branch is accepted when it has lasted: see follows()
         if any(reorg["length"] >= reorg["depth"] for reorg in reorgs):
             self.nginx.wait_for(lambda: self.status["reorgs"] > before, "a reorganisation to be seen")
         self.follows(state, wait_for_workers)
@@ -126,7 +126,7 @@ class Stand:
         return said.get("result", said.get("error"))
 
     def class_of(self, body):
-        """What it is stored as; None: it is not."""
+        """The class of the call's entry; None: the response is not stored."""
         owner = self.store_owner
         began = time.monotonic()
         while True:
@@ -134,7 +134,7 @@ class Stand:
             status, fields, _ = owner.request("GET", f"/v1/entries/{response.header('X-Key')}")
             if status == 200:
                 return fields["sszip-class"]
-            # a worker sends the owner what it has when there is time
+            # a worker sends entries to the owner in the background
             if time.monotonic() > began + (30 if hit(response) else 0.4):
                 return None
             time.sleep(0.02)
@@ -168,7 +168,7 @@ class EnvoyStand(Stand):
             environment={"SSZIP_TIMES": times},
             clusters=[cluster("node", address(self.chain.port))],
         )
-        # what the owner says of a node that is down, or syncing
+        # log lines about a node that is down, or syncing
         self.nginx.expect("finality unknown")
 
 

@@ -16,7 +16,7 @@ def told(server, path="/status"):
 
 
 def metrics(server, path="/status"):
-    """By name and labels, read by Prometheus's own reader."""
+    """Metrics by name and labels, read by Prometheus's own parser."""
     response = client.fetch(server.port, f"{path}?format=prometheus")
     assert response.header("Content-Type").startswith("application/openmetrics-text; version=1.0.0")
     families = text_string_to_metric_families(response.decoded.decode())

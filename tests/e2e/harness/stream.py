@@ -1,4 +1,4 @@
-"""A body read while it comes: what of it is decodable so far."""
+"""A body that is read while it arrives, decoded as far as possible."""
 
 import zlib
 
@@ -6,8 +6,8 @@ from .client import Malformed, Truncated, request_bytes
 
 
 class Reading:
-    """One answer on a connection, its body decoded piece by piece. Chunks
-    are read as strictly as the client does; a length is honoured too."""
+    """One response on a connection, whose body is decoded as it arrives. Chunks are read as
+    strictly as by the client; a length is honoured too."""
 
     def __init__(self, connection, response):
         self.connection = connection
@@ -41,8 +41,8 @@ class Reading:
         return True
 
     def until(self, length):
-        """Reads until so many bytes are decoded: for bytes that the node has
-        sent this must come to an end while the node waits."""
+        """Reads until `length` bytes are decoded: for bytes that the node has sent this must
+        end while the node pauses."""
         while len(self.body) < length:
             if not self.more():
                 raise Truncated(f"{len(self.body)} of {length} bytes decoded")
@@ -77,7 +77,7 @@ class Reading:
 
 
 def open_stream(connection, target, accept="gzip", **request):
-    """Asks, and returns when the head is there."""
+    """Sends a request, and returns when the head has arrived."""
     headers = [("Accept-Encoding", accept)] if accept else []
     connection.send(request_bytes(target, headers=headers, **request))
     return Reading(connection, connection.read_head())

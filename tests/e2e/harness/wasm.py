@@ -1,18 +1,18 @@
-"""A file of WebAssembly, as far as a test has to change one."""
+"""Changes to a WebAssembly file that tests need."""
 
 PAGE = 1 << 16
 _MEMORY = 5
 
 
 def with_memory(wasm, most):
-    """The file with so many bytes of memory at most, beyond what it begins with."""
+    """The file with at most `most` bytes of memory in addition to the initial memory."""
     at, out = 8, bytearray(wasm[:8])
     while at < len(wasm):
         kind = wasm[at]
         length, start = _number(wasm, at + 1)
         end = start + length
         if kind == _MEMORY:
-            # one memory, which has a maximum
+            # one memory, with a maximum
             assert wasm[start : start + 2] == b"\x01\x01", wasm[start:end]
             least, _ = _number(wasm, start + 2)
             limits = b"\x01\x01" + _bytes(least) + _bytes(least + most // PAGE)
@@ -24,7 +24,7 @@ def with_memory(wasm, most):
 
 
 def _number(text, at):
-    """LEB128, and where it ends."""
+    """A number in LEB128, and the position of its end."""
     number = shift = 0
     while True:
         byte = text[at]

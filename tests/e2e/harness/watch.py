@@ -1,4 +1,4 @@
-"""What a worker keeps: connections, memory, processor time."""
+"""Resources of a worker: connections, memory, processor time."""
 
 import json
 import pathlib
@@ -8,18 +8,18 @@ import time
 from . import client
 from .nginx import SANITIZED, resident
 
-# A sanitizer's allocator keeps what was freed, and pads the rest.
+# A sanitizer's allocator keeps freed memory, and pads the rest.
 SLACK = 4 if SANITIZED else 1
 
 
 def active_connections(nginx, path="/status"):
-    """stub_status's count, without the connection that asks."""
+    """stub_status's count, without the connection of this request."""
     body = nginx.get(path, accept=None).body.decode()
     return int(re.search(r"Active connections: (\d+)", body)[1]) - 1
 
 
 def requests_so_far(nginx, path="/status"):
-    """stub_status's count, with the one that asks."""
+    """stub_status's count, with this request."""
     body = nginx.get(path, accept=None).body.decode()
     return int(re.search(r"\n \d+ \d+ (\d+)", body)[1])
 
@@ -31,7 +31,7 @@ def waiting_requests(nginx, path="/sszip-status"):
 
 
 def wait_for_followers(nginx, count, path="/sszip-status"):
-    """Waits until so many requests wait for the response to another one."""
+    """Waits until `count` requests wait for the response to another one."""
     nginx.wait_for(
         lambda: waiting_requests(nginx, path) == count,
         f"{count} requests to wait, and {waiting_requests(nginx, path)} do",
@@ -39,12 +39,12 @@ def wait_for_followers(nginx, count, path="/sszip-status"):
 
 
 def settled(nginx, base=0):
-    """Waits until the connections of a test are gone."""
+    """Waits until the connections of a test are closed."""
     nginx.wait_for(lambda: active_connections(nginx) <= base, f"no more than {base} connections")
 
 
 def _switches(pid):
-    """How often each thread has been switched to; None if one does not sleep."""
+    """The number of context switches of each thread; None if one does not sleep."""
     found = {}
     for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
         status = (thread / "status").read_text()
@@ -55,8 +55,8 @@ def _switches(pid):
 
 
 def wait_until_idle(nginx, pause=0.05):
-    """Waits until all threads of the workers sleep, and none wakes for a while. A loop without
-    end never does, and a machine that is busy only takes longer."""
+    """Waits until all threads of the workers sleep, and none wakes for a while. An endless loop
+    never does, and a busy machine only takes longer."""
     workers = nginx.workers()
 
     def are_idle():
@@ -70,8 +70,7 @@ def wait_until_idle(nginx, pause=0.05):
 
 
 def growth(nginx, work, rounds):
-    """KiB that the worker's resident set grew over `rounds` of work, after
-    two to warm up."""
+    """KiB that the worker's resident set grew over `rounds` of work, after two to warm up."""
     (worker,) = nginx.workers()
     for _ in range(2):
         work()

@@ -1,4 +1,4 @@
-"""The C library of zstd, as far as tests need one that is not ours."""
+"""The C library of zstd, as far as tests need one that is independent of sszip."""
 
 import ctypes
 import ctypes.util
