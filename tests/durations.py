@@ -1,6 +1,6 @@
-"""How long each test file takes, so that the longest begin first.
+"""Durations of the test files, so that the longest begin first.
 
-tests/durations.json has seconds of one worker for each file that takes a while, recorded by
+tests/durations.json has seconds of one worker for each file above SHORTEST, recorded by
 `SSZIP_RECORD_DURATIONS=1 make test`."""
 
 import collections
@@ -11,12 +11,12 @@ import pathlib
 from xdist.scheduler import LoadFileScheduling
 
 RECORDED = pathlib.Path(__file__).with_name("durations.json")
-SHORTEST = 2.0  # seconds; shorter files need no place of their own
+SHORTEST = 2.0  # seconds; shorter files are not recorded
 SECONDS_PER_TEST = 0.05  # of files that are not recorded
 
 
 class LongestFirst(LoadFileScheduling):
-    """Gives out files, the longest first: none that begins late keeps the others waiting."""
+    """Assigns files to workers, the longest first: none that begins late delays the others."""
 
     def __init__(self, config, log=None):
         super().__init__(config, log)
@@ -36,7 +36,7 @@ def recorded():
 
 
 class Recorder:
-    """Adds up what the phases of each file's tests take, and writes it where asked to."""
+    """Adds up the durations of each file's test phases, and writes them where configured."""
 
     def __init__(self):
         self._seconds = collections.Counter()

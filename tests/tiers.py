@@ -1,4 +1,4 @@
-"""What `make quick` and `make test` leave to `make test-all`.
+"""The parts of tests that `make quick` and `make test` leave to `make test-all`.
 
 SSZIP_TIER names the tier; without it (pytest by hand) everything runs."""
 
@@ -6,7 +6,7 @@ import os
 
 IS_THOROUGH = os.environ.get("SSZIP_TIER", "all") == "all"
 NEW_SEEDS = 2
-# Whether the hosts are those of `make build`, or by hand unknown: then everything runs.
+# Whether the hosts come from `make build`, or are unknown, by hand: then everything runs.
 IS_SHIPPED = os.environ.get("SSZIP_SHIPPED", "1") != ""
 
 
@@ -24,5 +24,5 @@ def by_tier(few, many):
 
 
 def times(few, many):
-    """How often something rare is tried."""
+    """Number of repetitions of a rare event."""
     return many if IS_THOROUGH else few

@@ -1,4 +1,4 @@
-"""Calls with answers that are known, asked once or without end, and compared."""
+"""Calls with known results, sent once or continuously, and compared."""
 
 import dataclasses
 import gzip
@@ -12,7 +12,7 @@ import urllib.parse
 
 ADDRESS = "0xdac17f958d2ee523a2206206994597c13d831ec7"
 HEAD = 0x1500000
-# what the replay node's sample has an answer to, of 40 bytes to 1.5 MB
+# calls for which the replay node's sample has responses of 40 bytes to 1.5 MB
 CALLS = [
     ("eth_chainId", []),
     ("eth_blockNumber", []),
@@ -25,7 +25,7 @@ CALLS = [
 
 
 class Refused(Exception):
-    """There was no answer, or it broke off, or it is an error of the proxy's."""
+    """There was no response, or it was truncated, or it is an error of the proxy."""
 
 
 @dataclasses.dataclass
@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Stream:
-    """A steady stream of checked requests to all proxies, one after another at each."""
+    """A steady stream of checked requests to all proxies, one after another for each."""
 
     PAUSE = 0.02
 
@@ -130,5 +130,5 @@ class Stream:
         return [one for one in list(self.outcomes) if one.proxy == proxy and one.what == what and one.at >= since]
 
     def goes_on(self, count=10, since=None):
-        """Whether each proxy has answered so many since then."""
+        """Whether each proxy has given `count` right responses since then."""
         return all(len(self.of(proxy, "right", since or 0.0)) >= count for proxy in self.proxies)

@@ -1,4 +1,4 @@
-"""One stack for all tests; it is down at their end."""
+"""The stack of all tests, which is removed at their end."""
 
 import pytest
 

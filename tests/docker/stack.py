@@ -17,7 +17,7 @@ FOLDER = ROOT / "docker"
 OVERRIDES = pathlib.Path(__file__).resolve().parent
 COMPOSE = shlex.split(os.environ.get("SSZIP_COMPOSE", "docker compose"))
 TAG = os.environ.get("TAG", "local")
-# for what ends by itself: until then it is not there yet, after it something is wrong
+# seconds for steps that end by themselves
 LIMIT = 120
 PROXIES = ("nginx", "envoy", "wasm")
 PORTS = {"node": "NODE_PORT", "nginx": "NGINX_PORT", "envoy": "ENVOY_PORT", "wasm": "WASM_PORT"}
@@ -32,7 +32,7 @@ def docker(*arguments, check=True, text=None):
 
 
 def free_ports(count):
-    """Ports that nobody listens on; all of them are held until the last one is known."""
+    """Free ports; all of them are bound until the last one is known."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -41,7 +41,7 @@ def free_ports(count):
 
 
 def wait_for(what, condition, seconds=LIMIT):
-    """What `condition` comes to, once that is something."""
+    """Waits until `condition` returns a true value, and returns it."""
     end = time.monotonic() + seconds
     while True:
         if value := condition():
@@ -52,14 +52,14 @@ def wait_for(what, condition, seconds=LIMIT):
 
 
 class Stack:
-    """One project."""
+    """One Compose project."""
 
     def __init__(self, *overrides, **environment):
         names = [*PORTS.values(), *LOCAL.values()]
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.project = f"sszip-test-{uuid.uuid4().hex[:8]}"
         self.files = [FOLDER / "docker-compose.yml", *(OVERRIDES / name for name in overrides)]
-        # nothing of the machine's own settings
+        # without the machine's own settings
         self.environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "DOCKER_HOST")}
         self.environment |= {name: str(port) for name, port in self.ports.items()}
         self.environment |= {"TAG": TAG, "COMPOSE_PROFILES": "replay", **environment}
@@ -98,7 +98,7 @@ class Stack:
         return json.loads(docker("inspect", self.id(service)).stdout)[0]
 
     def is_healthy(self, service, since=None):
-        """Whether it is, and not that which started at `since`."""
+        """Whether the service is healthy, and was not started at `since`."""
         state = self.inspect(service)["State"]
         return state["Running"] and state.get("Health", {}).get("Status") == "healthy" and state["StartedAt"] != since
 
@@ -117,12 +117,12 @@ class Stack:
         return self.inspect(service)["State"]["StartedAt"]
 
     def kill(self, service):
-        """Kills its first process, as the kernel does that has no memory left."""
+        """Kills its first process, as the kernel does when memory is exhausted."""
         state = self.inspect(service)["State"]
         try:
             os.kill(state["Pid"], signal.SIGKILL)
         except PermissionError:
-            # nor may it be done from inside; an engine does not start again what it was told to kill
+            # nor can it be killed from inside; an engine does not restart one that it killed
             docker("kill", self.id(service))
             docker("start", self.id(service))
         wait_for(f"{service} is back", lambda: self.is_healthy(service, state["StartedAt"]))

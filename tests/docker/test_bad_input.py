@@ -1,4 +1,4 @@
-"""What goes wrong says what to do."""
+"""Errors, each of which names its remedy."""
 
 import os
 import subprocess
@@ -23,24 +23,24 @@ RUN = ("run", "--rm", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
         ("http://a|b;c:8545", "characters that are none of a URL"),
     ],
 )
-def test_a_wrong_node_url(image, url, said):
+def test_invalid_node_url_is_reported_with_its_remedy(image, url, said):
     done = docker(*RUN, "--network", "none", "--env", f"NODE_URL={url}", f"sszip-{image}:{TAG}", check=False)
     assert done.returncode != 0
     assert f"NODE_URL={url}" in done.stderr and said in done.stderr
 
 
-def test_a_wrong_head_url():
+def test_invalid_head_url_is_reported():
     done = docker(*RUN, "--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545", "--env", "HEAD_URL=x", f"sszip-cached:{TAG}", check=False)
     assert done.returncode != 0 and "HEAD_URL=x is not http://HOST" in done.stderr
 
 
-def test_a_wrong_setting_of_the_daemon():
+def test_invalid_setting_of_the_daemon_is_reported():
     done = docker(*RUN, "--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545", "--env", "CACHE_SIZE=10x", f"sszip-cached:{TAG}", check=False)
     assert done.returncode != 0 and "10x" in done.stderr and "expected" in done.stderr
 
 
 @pytest.mark.parametrize("folder", ["/var/cache/sszip", "/run/sszip"])
-def test_a_folder_of_somebody_else(folder):
+def test_folder_of_another_user_is_reported_with_its_remedy(folder):
     others = {"/run/sszip": "uid=10545", "/var/cache/sszip": "uid=10545"} | {folder: "uid=0,mode=0755"}
     mounts = [each for path, options in others.items() for each in ("--tmpfs", f"{path}:{options}")]
     done = docker(*RUN, *mounts, f"sszip-cached:{TAG}", check=False)
@@ -48,13 +48,13 @@ def test_a_folder_of_somebody_else(folder):
     assert f"{folder} can't be written by uid 10545: chown -R 10545:10545" in done.stderr
 
 
-def test_a_report_that_can_not_be_written(stack):
+def test_unwritable_report_folder_is_reported_with_its_remedy(stack):
     done = stack.compose("run", "--rm", "--no-deps", "loadtest", check=False, LOADTEST_USER="12345:12345")
     assert done.returncode != 0
     assert "can't be written as uid 12345" in done.stderr and "LOADTEST_USER=$(id -u):$(id -g)" in done.stderr
 
 
-def test_a_port_that_is_taken(stack):
+def test_allocated_port_is_reported(stack):
     second = Stack(NGINX_PORT=str(stack.ports["NGINX_PORT"]))
     try:
         done = second.compose("up", "--detach", "--no-build", "--no-deps", "nginx", check=False)
@@ -64,7 +64,7 @@ def test_a_port_that_is_taken(stack):
         second.down()
 
 
-def test_no_engine(tmp_path):
+def test_missing_engine_is_reported(tmp_path):
     environment = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none"}
     for arguments, status, said in (([], 1, "no engine"), (["--if-possible"], 0, "not run")):
         done = subprocess.run([ROOT / "scripts/docker-test", *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -72,8 +72,8 @@ def test_no_engine(tmp_path):
         assert said in done.stdout + done.stderr and f"DOCKER_HOST=unix://{tmp_path}/none" in done.stderr
 
 
-def test_two_stacks_and_a_full_disk(stack):
-    """The second has other ports, a chain that is followed, and little room for its store."""
+def test_second_stack_is_independent_and_works_with_a_full_disk(stack):
+    """The second stack has other ports, a followed chain, and little room for its store."""
     second = Stack("node.yml", "second.yml", HEAD_URL="http://node:9545")
     newest = call("eth_getBlockByNumber", ["latest", True])
 
@@ -87,14 +87,14 @@ def test_two_stacks_and_a_full_disk(stack):
         chain = wait_for("the chain is followed", lambda: followed(second))
         assert chain["name"] == "mainnet"
         answers()
-        # and the first one's answers are its own
+        # and the responses of the first one are its own
         head = call("eth_blockNumber", [])
         assert ask(stack.url("nginx"), head).json() == ask(stack.url("node"), head).json()
 
         fill = "cat /dev/zero >/var/cache/sszip/fill"
         assert "No space left" in second.compose("exec", "-T", "cached", "bash", "-c", fill, check=False).stderr
         answers()
-        # what can't be written down is said; it holds all the same
+        # a purge that can't be written is reported, and is in effect all the same
         purge = fetch(second.local("nginx"), "/sszip/purge?everything", body="")
         assert purge.status == 507, purge.body
         answers()
@@ -102,8 +102,8 @@ def test_two_stacks_and_a_full_disk(stack):
         second.down()
 
 
-def test_a_disk_without_any_room():
-    """The daemon says so, and waits."""
+def test_daemon_reports_a_full_disk_and_waits():
+    """The daemon logs the error, and waits."""
     folders = ("--tmpfs", "/run/sszip:uid=10545", "--tmpfs", "/var/cache/sszip:uid=10545,size=64k")
     one = docker(*RUN, "--detach", *folders, f"sszip-cached:{TAG}").stdout.strip()
     try:

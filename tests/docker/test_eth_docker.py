@@ -1,4 +1,4 @@
-"""The file for eth-docker, beside services of the names that its own files have."""
+"""The file for eth-docker, with services that have the names of its own files."""
 
 import json
 
@@ -14,7 +14,7 @@ def labels(service):
     return dict(each.split("=", 1) for each in yaml.safe_load(FILE.read_text())["services"][service]["labels"])
 
 
-def test_it_goes_before_eth_dockers_nodes():
+def test_sszip_serves_the_nodes_of_eth_docker():
     (port,) = free_ports(1)
     one = Stack(SSZIP_TAG=TAG, SSZIP_PORT=str(port), NETWORK="hoodi", DOMAIN="example.org", COMPOSE_PROFILES="")
     one.files = [FILE, OVERRIDES / "eth-docker.yml"]
@@ -25,14 +25,14 @@ def test_it_goes_before_eth_dockers_nodes():
         block = ask(url, call("eth_getBlockByNumber", ["latest", True], "x"), "gzip").json()
         assert block["id"] == "x" and block["result"]["number"].startswith("0x")
         wait_for("a hit", lambda: "; hit" in ask(url, call("eth_chainId", [])).fields["cache-status"], 30)
-        # the Beacon API is the other one's, and as SSZ as well
+        # requests of the Beacon API reach the other node, as SSZ as well
         beacon = fetch(url, "/eth/v2/beacon/blocks/head", Accept="application/octet-stream")
         assert beacon.fields["content-type"] == "application/octet-stream"
         assert fetch(url, "/eth/v1/node/version").json()["data"]["version"]
         # its node is followed, under the network's name
         status = json.loads(one.compose("exec", "-T", "sszip-cached", "sszip-cached", "--status", "/tmp/cached.toml").stdout)
         assert {chain["name"] for chain in status["chains"]} == {"hoodi", "hoodi-beacon"}
-        # what its Prometheus and its traefik are told
+        # labels for its Prometheus and its traefik
         told = labels("sszip")
         metrics = one.compose("exec", "-T", "sszip", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{told['metrics.port']}; "
                               f"printf 'GET {told['metrics.path']} HTTP/1.0\\r\\n\\r\\n' >&3; timeout {LIMIT} cat <&3").stdout

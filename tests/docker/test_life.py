@@ -1,5 +1,5 @@
-"""Containers end, come back and are replaced, under a steady stream of checked requests: no answer
-is ever wrong, and none fails but where its own proxy, or the node that it needs, is away."""
+"""Containers end, return and are replaced, under a steady stream of checked requests: no response
+is ever wrong, and none fails except while its own proxy, or the node that it needs, is down."""
 
 import time
 
@@ -8,7 +8,7 @@ import pytest
 from asked import Stream, ask, call
 from stack import PROXIES, TAG, docker, wait_for
 
-# which proxies are away while a service is
+# proxies that are down while a service is
 AWAY = {"cached": (), "nginx": ("nginx",), "envoy": ("envoy", "wasm"), "node": PROXIES}
 
 
@@ -20,7 +20,7 @@ def stream(stack):
 
 
 def settle(stream, since):
-    """Everything is answered again; what was wrong, or failed for no reason, is said."""
+    """Waits until every request is answered again."""
     wait_for("the stream goes on", lambda: stream.goes_on(since=since))
 
 
@@ -33,7 +33,7 @@ def judge(stream, began, may_fail):
             assert not failed, failed[:3]
 
 
-def test_a_wrong_answer_would_be_seen(stack):
+def test_wrong_response_is_detected_by_the_stream(stack):
     asked = call("eth_chainId", [], 7)
     good = {"jsonrpc": "2.0", "id": 7, "result": "0x1"}
     url = stack.url("nginx")
@@ -43,27 +43,27 @@ def test_a_wrong_answer_would_be_seen(stack):
 
 
 @pytest.mark.parametrize("service", AWAY)
-def test_killed(stack, stream, service):
+def test_responses_are_right_when_a_service_is_killed(stack, stream, service):
     began = time.monotonic()
     stack.kill(service)
     settle(stream, time.monotonic())
     judge(stream, began, AWAY[service])
-    # and it is over
+    # and the failures have ended
     again = time.monotonic()
     settle(stream, again)
     judge(stream, again, ())
 
 
 @pytest.mark.parametrize("service", AWAY)
-def test_stopped_and_started(stack, stream, service):
+def test_responses_are_right_when_a_service_is_stopped_and_started(stack, stream, service):
     began = time.monotonic()
     stack.compose("stop", "--timeout", "10", service)
-    # all others go on without it; of the node's absence only what is stored can be told
+    # all others continue without it; without the node only stored responses are available
     for proxy in PROXIES:
         if proxy not in AWAY[service]:
             since = time.monotonic()
             wait_for(f"{proxy} without {service}", lambda p=proxy, s=since: len(stream.of(p, "right", s)) > 20)
-    # who is away is seen to be; while the node is, what is not stored fails, and says so
+    # a proxy that is down fails requests; without the node, calls that are not stored fail
     for proxy in AWAY[service]:
         wait_for(f"{proxy} tells", lambda p=proxy: stream.of(p, "failed", began))
     stack.up(service)
@@ -75,8 +75,8 @@ def test_stopped_and_started(stack, stream, service):
 
 
 @pytest.mark.parametrize("service", ["cached", "nginx"])
-def test_upgraded(stack, stream, service):
-    """Another image for one service; the others stay."""
+def test_responses_are_right_when_a_service_is_upgraded(stack, stream, service):
+    """One service gets another image; the others stay."""
     image, newer = f"sszip-{service}:{TAG}", f"sszip-{service}:{TAG}-next"
     docker("build", "--tag", newer, "-", text=f"FROM {image}\nLABEL next=yes\n")
     others = {name: stack.id(name) for name in AWAY if name != service}
@@ -95,7 +95,7 @@ def test_upgraded(stack, stream, service):
 
 @pytest.fixture
 def squatter(stack):
-    """Something that has the node's address, and does not listen there."""
+    """The address of a container that has the node's address, and does not listen there."""
     was = stack.address("node")
     stack.compose("stop", "--timeout", "10", "node")
     found = []
@@ -109,15 +109,15 @@ def squatter(stack):
         docker("rm", "--force", *found)
 
 
-def test_a_node_at_another_address(stack, stream, squatter):
-    """nginx and Envoy find it."""
+def test_proxies_find_a_node_at_another_address(stack, stream, squatter):
+    """nginx and Envoy resolve the node's name again."""
     began = time.monotonic()
     stack.up("--no-deps", "--force-recreate", "node")
     assert stack.address("node") != squatter
     asked = call("eth_getBlockByNumber", ["0x14ffff9", False])
     own = ask(stack.url("node"), asked).json()
     for proxy in PROXIES:
-        # nobody has asked for that before
+        # the call must not be stored
         stack.purge()
 
         def answered(proxy=proxy):
@@ -132,7 +132,7 @@ def test_a_node_at_another_address(stack, stream, squatter):
     judge(stream, again, ())
 
 
-def test_it_was_a_load(stream):
-    """The stream was one, and hits were in it."""
+def test_stream_sent_enough_requests_to_each_proxy(stream):
+    """The stream checked more than 200 responses of each proxy."""
     for proxy in PROXIES:
         assert len(stream.of(proxy, "right")) > 200

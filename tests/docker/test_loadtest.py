@@ -8,7 +8,7 @@ NODE = "node"
 PROXIES = ["sszip in nginx", "sszip in Envoy", "sszip in Envoy (Wasm)"]
 
 
-def test_the_tables_and_the_report(stack, tmp_path):
+def test_loadtest_prints_tables_and_writes_a_report(stack, tmp_path):
     tmp_path.chmod(0o755)
     user = f"{os.getuid()}:{os.getgid()}"
     done = stack.compose("run", "--rm", "loadtest", LOADTEST_USER=user, LOADTEST_SECONDS="1", REPORT=str(tmp_path))
@@ -21,18 +21,18 @@ def test_the_tables_and_the_report(stack, tmp_path):
         assert {one["row"] for one in section["samples"]} == {NODE, *PROXIES}
         for one in section["samples"]:
             assert one["requests"] > 0 and one["errors"] == one["statuses"] == 0, one
-            # its own, by the node's count
+            # the node's own count of requests
             assert one["asked"] >= 1 if one["row"] == NODE else one["asked"] <= 1, one
         for name in (NODE, *PROXIES):
             verified = section["verified"][name]
             assert verified["asked"] > 0 and verified["wrong"] == 0
             assert f"| {name} |" in markdown or f"| **{name}** |" in markdown
-    # of those through proxies most were hits; how many goes by how fast the machine is
+    # most requests through proxies were hits; the number depends on the machine
     warm = report["sections"]["block-246"]["samples"]
     assert sum(one["asked"] for one in warm if one["row"] in PROXIES) < len(PROXIES)
 
 
-def test_a_node_that_does_not_answer(stack, tmp_path):
+def test_invalid_node_url_is_reported(stack, tmp_path):
     tmp_path.chmod(0o755)
     user = f"{os.getuid()}:{os.getgid()}"
     done = stack.compose("run", "--rm", "--no-deps", "loadtest", check=False, LOADTEST_USER=user,

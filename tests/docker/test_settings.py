@@ -1,4 +1,5 @@
-"""A node below a path, and one over TLS, by each image: what its entry point makes of them is served."""
+"""A node below a path, and one over TLS, with the configuration that each image's entry point
+makes."""
 
 import json
 
@@ -12,7 +13,7 @@ IMAGES = {"nginx": (8545,), "envoy": (8546, 8547)}
 
 @pytest.fixture
 def run(stack):
-    """Runs an image in the stack's network; gives the URLs of its proxies."""
+    """Runs an image in the stack's network; returns the URLs of its proxies."""
     found = []
 
     def start(image, url, *options):
@@ -39,7 +40,7 @@ def run(stack):
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_a_node_below_a_path(stack, run, image):
+def test_node_below_a_path_is_served(stack, run, image):
     for url in run(image, "http://node:9545/rpc/v1"):
         for method, params in CALLS[:4]:
             asked = call(method, params, "x")
@@ -47,7 +48,7 @@ def test_a_node_below_a_path(stack, run, image):
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_a_node_over_tls(run, image):
-    """Nobody listens there: it starts, and says that the node is away."""
+def test_proxy_starts_with_a_node_over_tls_that_is_down(run, image):
+    """No server listens there: the proxy starts, and responds with an error."""
     for url in run(image, "https://node.example:1443/rpc", "--add-host", "node.example:127.0.0.1"):
         assert ask(url, call("eth_chainId", [])).status in (502, 503)

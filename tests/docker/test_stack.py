@@ -1,4 +1,4 @@
-"""What the stack answers, and what its containers are."""
+"""The responses of the stack, and the properties of its containers."""
 
 import json
 import pathlib
@@ -15,13 +15,13 @@ SERVICES = ("node", "cached", "nginx", "envoy", "prometheus")
 
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_answers_are_the_nodes(stack, proxy, coding):
+def test_responses_equal_the_responses_of_the_node(stack, proxy, coding):
     for turn, (method, params) in enumerate(CALLS * 2):
         asked = call(method, params, f"id {turn}")
         own, answer = ask(stack.url("node"), asked), ask(stack.url(proxy), asked, coding)
         assert answer.status == 200
         assert answer.body == own.body
-        # below this an answer is left as it is
+        # shorter responses are not compressed
         if coding == "gzip" and len(own.body) > 1024:
             assert answer.fields["content-encoding"] == "gzip"
             assert len(answer.raw) < len(own.body) // 2
@@ -30,13 +30,13 @@ def test_answers_are_the_nodes(stack, proxy, coding):
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_a_batch(stack, proxy):
+def test_batch_equals_the_batch_of_the_node(stack, proxy):
     batch = [call(method, params, turn) for turn, (method, params) in enumerate(CALLS[:6])]
     own, answer = ask(stack.url("node"), batch), ask(stack.url(proxy), batch, "gzip")
     assert answer.json() == own.json()
 
 
-def test_ssz_of_a_node_that_has_json(stack):
+def test_json_of_the_node_is_sent_as_ssz(stack):
     path = "/eth/v2/beacon/blocks/head"
     block = fetch(stack.url("node"), path).json()["data"]
     bodies = set()
@@ -52,8 +52,8 @@ def test_ssz_of_a_node_that_has_json(stack):
 
 
 @pytest.mark.parametrize("first", PROXIES)
-def test_one_daemon_for_all(stack, first):
-    """What one of them fetched the others have."""
+def test_response_of_one_proxy_is_a_hit_in_the_others(stack, first):
+    """A response that one proxy has fetched is a hit in the others."""
     block = hex(HEAD - 3 - PROXIES.index(first))
     own = ask(stack.url("node"), call("eth_getBlockByNumber", [block, False])).json()["result"]
     asked = call("eth_getBlockByHash", [own["hash"], False], 7)
@@ -74,7 +74,7 @@ def test_one_daemon_for_all(stack, first):
 
 
 @pytest.mark.parametrize("by", ["nginx", "envoy"])
-def test_a_purge_is_everywhere(stack, by):
+def test_purge_is_in_effect_in_all_proxies(stack, by):
     asked = call("eth_chainId", [])
 
     def is_hit(proxy):
@@ -89,7 +89,7 @@ def test_a_purge_is_everywhere(stack, by):
     assert fetch(stack.url("node"), "/stats").json()["methods"]["eth_chainId"] > node
 
 
-def test_prometheus_sees_all_of_it(stack):
+def test_prometheus_scrapes_all_targets_and_loads_the_alerts(stack):
     url = stack.local("prometheus")
 
     def up():
@@ -109,11 +109,11 @@ def test_prometheus_sees_all_of_it(stack):
         wait_for(query, lambda q=query: (found := values(q)).keys() == {"nginx:8580", "envoy:8580"} and min(found.values()) > 0)
     for page in ("alerts", "targets"):
         assert fetch(url, f"/classic/{page}").status == 200
-    # the sandbox's are among Envoy's own
+    # the sandbox's metrics are among Envoy's own
     wait_for("the sandbox's", lambda: values("sszip_cache_hit").get("envoy:8580"))
 
 
-def test_the_dashboard_is_where_grafana_looks():
+def test_dashboard_is_mounted_where_grafana_looks():
     folder = pathlib.Path(ROOT / "docker/grafana")
     provider = yaml.safe_load((folder / "dashboards.yml").read_text())["providers"][0]
     service = yaml.safe_load((ROOT / "docker/docker-compose.yml").read_text())["services"]["grafana"]
@@ -125,7 +125,7 @@ def test_the_dashboard_is_where_grafana_looks():
     assert re.fullmatch(r"\$\{GRAFANA_IMAGE:-grafana/[a-z-]+:\d+\.\d+\.\d+\}", service["image"])
 
 
-def test_images_build_with_the_certificates_of_the_machine():
+def test_built_images_have_the_certificates_secret():
     services, override = (
         yaml.safe_load((ROOT / f"docker/{name}.yml").read_text())["services"] for name in ("docker-compose", "certificates")
     )
@@ -135,7 +135,7 @@ def test_images_build_with_the_certificates_of_the_machine():
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_what_a_container_may(stack, service):
+def test_container_is_healthy_and_has_no_privileges(stack, service):
     found = stack.inspect(service)
     assert found["State"]["Health"]["Status"] == "healthy"
     assert found["HostConfig"]["ReadonlyRootfs"]

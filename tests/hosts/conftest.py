@@ -11,7 +11,7 @@ from harness import hosts
 from harness.running import nobody_complains, origin, preload, session_origin, starting
 from harness.specified import cache_directory
 
-# for pytest, which looks for them here
+# pytest finds the fixtures by these names
 __all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
 
 NEEDED = {
@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests of hosts that this suite does not run on are deselected, not skipped."""
+    """Deselects, and does not skip, tests of hosts on which this suite does not run."""
     kept, left_out = [], []
     for item in items:
         only = item.get_closest_marker("hosts")
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="module")
 def host(request):
-    """`nginx`, `native` (Envoy's module) or `wasm`."""
+    """The name of the host: `nginx`, `native` (Envoy's module) or `wasm`."""
     return request.param
 
 

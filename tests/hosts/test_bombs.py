@@ -1,5 +1,5 @@
-"""Bodies that decode to hundreds of megabytes: the memory of the host's process stays bounded,
-that of a sandbox within it."""
+"""Bodies that decode to hundreds of megabytes: the memory of the host's process stays limited,
+and so does a sandbox's within it."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from harness import bombs
 
 pytestmark = pytest.mark.bare
 
-# the daemon has the hot entries of sandboxes
+# the daemon has the entries in memory for sandboxes
 SETTINGS = {
     "nginx": {"cache_memory": "8m"},
     "native": {"cache_memory": "8m"},
@@ -29,6 +29,6 @@ def base(server, session_origin):
 
 
 @pytest.mark.parametrize("bomb", bombs.BOMBS, ids=lambda bomb: bomb.name)
-def test_memory_of_the_process_is_bounded(server, origin, base, bomb):
+def test_memory_of_the_process_is_limited_when_a_body_is_a_decompression_bomb(server, origin, base, bomb):
     (process,) = server.workers()
     bombs.run(server, process, origin, bomb, base)

@@ -1,5 +1,5 @@
-"""Split batches whose node breaks off, in servers as operators have them: TLS and HTTP/2, CORS of
-the proxy's, brotli on either side of sszip, several upstreams or retries, reloads."""
+"""Split batches whose node aborts, in realistic servers: TLS and HTTP/2, CORS by the proxy,
+brotli on either side of sszip, several upstreams or retries, reloads."""
 
 import pathlib
 import threading
@@ -59,7 +59,7 @@ BROTLI = filter(
 
 
 def nginx(order, origin, folder):
-    """sszip is loaded before brotli, or after it."""
+    """nginx that loads sszip before brotli, or after it."""
     chain, key = certificate(folder)
     ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
     loaded = {"main": modules(NAME)} if order == "before" else {"main": ours, "module": FOLDER / f"{NAME}.so"}
@@ -70,7 +70,7 @@ def nginx(order, origin, folder):
 
 
 def envoy(host, order, origin):
-    """brotli is before sszip, or behind it."""
+    """Envoy with brotli before sszip, or behind it."""
     found = route("/", SETTINGS, retry_policy=RETRIES)
     found["typed_per_filter_config"][CORS] = POLICY
     filters, last = [filter("cors", "Cors")], []
@@ -101,18 +101,18 @@ def port(server, origin):
 
 @pytest.mark.parametrize("coding, version", CLIENTS)
 @pytest.mark.parametrize("kind", CUTS)
-def test_calls_have_the_answers_that_came_whole(host, port, origin, kind, coding, version):
+def test_calls_get_complete_responses_or_errors_when_the_node_truncates_a_batch(host, port, origin, kind, coding, version):
     origin.answers(cut(kind))
     for turn in (1, 2):
         got = curl(port, BATCH, coding=coding, version=version)
-        # none of it is stored
+        # no part of it is stored
         assert asked(origin)[0] == asked(origin)[-1] == [2, "four"]
         if host == "nginx" or kind == "gzip":
             judge(got, 200, **came(kind), coding=coding)
-            # a response that has begun is not asked for again
+            # a response that has begun is not fetched again
             assert len(origin.received()) == turn
         else:
-            # Envoy's own, which no filter may replace once the node's head has come
+            # a local reply of Envoy, which no filter may replace after the node's head
             assert got[0] in (502, 503)
     origin.answers(node)
     assert is_whole(curl(port, BATCH, coding=coding, version=version))
@@ -120,19 +120,19 @@ def test_calls_have_the_answers_that_came_whole(host, port, origin, kind, coding
 
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
-def test_another_try_answers_what_broke_off_before_its_head(host, port, origin, end):
+def test_batch_is_answered_by_a_retry_when_the_node_aborts_before_its_head(host, port, origin, end):
     coding = "br, gzip"
     turns = iter([lambda _: [end], node])
     origin.answers(lambda request: next(turns)(request))
     judge(curl(port, BATCH, coding=coding), 200, whole=[2, "four"], coding=coding)
     assert asked(origin) == [[2, "four"]] * 2
-    # no try is answered
+    # all attempts fail
     origin.answers([end])
     judge(curl(port, BATCH, coding=coding), 502 if host == "nginx" else 503, coding=coding)
 
 
 @pytest.mark.parametrize("kind", CUTS)
-def test_client_that_leaves_costs_nobody_else_anything(host, server, port, origin, kind):
+def test_other_clients_are_not_affected_when_clients_abort(host, server, port, origin, kind):
     script, left = held(kind)
     origin.answers(script)
     workers = server.workers()
@@ -149,7 +149,7 @@ def test_client_that_leaves_costs_nobody_else_anything(host, server, port, origi
 
 @pytest.mark.hosts("nginx")
 @pytest.mark.parametrize("kind", ["length", "reset"])
-def test_batch_is_answered_by_the_workers_that_a_reload_ends(server, port, origin, kind):
+def test_batch_is_answered_by_the_old_workers_when_nginx_reloads(server, port, origin, kind):
     script, reloaded = held(kind)
     origin.answers(script)
     got = []

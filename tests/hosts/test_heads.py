@@ -1,5 +1,5 @@
-"""Heads never go back: what a client has seen of a block it finds at the head, at whichever
-worker it asks next, though the node is polled once a second."""
+"""Heads never decrease: a block that a client has seen is at the head for its later requests,
+in any worker, though the node is polled once a second."""
 
 import pytest
 
@@ -9,12 +9,12 @@ from harness.stands import stand_of_host
 pytestmark = pytest.mark.once("the core decides, one library for every nginx")
 
 
-def test_client_never_reads_a_head_older_than_what_it_was_shown(host):
+def test_client_never_reads_a_head_older_than_a_shown_block(host):
     with stand_of_host(host, "--seed", str(heads.SEED), interval="1s") as stand:
         heads.follow_growing_chain(stand)
 
 
 @pytest.mark.parametrize("accept", ["gzip", "identity"])
-def test_blocks_of_all_kinds_end_what_is_older_at_every_worker(host, accept):
+def test_shown_block_of_any_kind_ends_older_entries_in_every_worker(host, accept):
     with stand_of_host(host, interval="1h") as stand:
         heads.show_blocks_of_all_kinds(stand, accept)

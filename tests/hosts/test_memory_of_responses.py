@@ -1,6 +1,6 @@
-"""Responses that are held in `memory` as they come: one goes on as a stream where the next step is
-refused, while its configuration is replaced, or its client or its node leaves; and many that are
-announced long and come slowly, or not at all."""
+"""Responses that are buffered in `memory` while they arrive: one continues as a stream when its
+next reservation fails, while its configuration is replaced, or its client or node aborts; and
+many that announce a long body and arrive slowly, or not at all."""
 
 import contextlib
 import itertools
@@ -19,8 +19,8 @@ from harness.stream import Reading
 
 GZIP = [("Accept-Encoding", "gzip")]
 BODY = bodies.json(1_400_000)
-# of a body that has come so far twice as much is taken, and up to twice that: at BLOCKED of one and
-# HELD of another it fits into MEMORY, at CHANGED it does not
+# a body reserves twice the bytes that have arrived, and up to twice that: BLOCKED bytes of one and
+# HELD bytes of another fit into MEMORY, CHANGED bytes do not
 MEMORY = "4m"
 BLOCKED, HELD, CHANGED = 1_000_000, 300_000, 1_200_000
 LIMITS = {"cache_max_entry": "8m", "cache_lock_timeout": "60s"}
@@ -38,21 +38,21 @@ def server(host, start_server):
 
 
 def waiting(host, server):
-    """Requests that wait for the response to another one."""
+    """Number of requests that wait for the response to another one."""
     if host == "nginx":
         return told(server)["workers"]["cache.waiting"]
     return sum(server.stats(r"sszip\.cache\.waiting$").values())
 
 
 def in_use(host, server):
-    """Bytes of `memory` that are taken."""
+    """Bytes of `memory` that are reserved."""
     if host == "nginx":
         return told(server)["workers"]["memory.bytes"]
     return sum(server.stats(r"sszip\.memory\.bytes$").values())
 
 
 class Responses:
-    """A response that keeps most of `memory`, and one that changes into a stream beside it."""
+    """A response that takes most of `memory`, and another one that changes into a stream."""
 
     def __init__(self, host, server, origin):
         self.host, self.server = host, server
@@ -81,7 +81,7 @@ class Responses:
         origin.answers([*begin[:3], send_until_closed], "/left/late")
 
     def until_in_use(self, least):
-        """How much is taken, once it is as much. It is taken before the bytes are there that it is for."""
+        """The reserved bytes, once they are `least`. They are reserved before they are used."""
 
         def enough():
             taken = in_use(self.host, self.server)
@@ -99,7 +99,7 @@ class Responses:
 
     @contextlib.contextmanager
     def beside_another(self, target):
-        """The connection of a client whose response is held, and waits with the node."""
+        """The connection of a client whose response is buffered, while the node pauses."""
         with self.send("/blocker") as blocker:
             taken = self.until_in_use(2 * BLOCKED)
             with self.send(target) as connection:
@@ -107,13 +107,13 @@ class Responses:
                 yield connection
             self.go_on["blocker"].set()
             response = blocker.read()
-        # the other client's is as if it had been alone
+        # the response of the other client is unaffected
         assert (response.coding, response.framing) == ("gzip", "length")
         assert response.decoded == BODY
         self.until_free()
 
     def change(self, connection):
-        """The node goes on, and the client has something before all has come."""
+        """The node continues, and the client receives bytes before the body is complete."""
         self.go_on["change"].set()
         reading = Reading(connection, connection.read_head())
         assert (reading.head.coding, reading.chunked) == ("gzip", True)
@@ -131,27 +131,27 @@ def responses(host, server, origin):
 
 
 @pytest.mark.parametrize("path", ["", "/cached"])
-def test_held_response_goes_on_as_a_stream(responses, path):
+def test_buffered_response_continues_as_a_stream_when_the_memory_is_full(responses, path):
     with responses.beside_another(f"{path}/whole") as connection:
         reading = responses.change(connection)
         responses.go_on["end"].set()
         assert reading.finish() == BODY
 
 
-def test_connection_to_the_node_ends_when_the_client_leaves_before_the_change(responses):
+def test_upstream_connection_ends_when_the_client_aborts_before_the_change(responses):
     with responses.beside_another("/left/early") as connection:
         connection.reset()
         assert responses.hangup.seen.wait(20)
 
 
-def test_connection_to_the_node_ends_when_the_client_leaves_after_the_change(responses):
+def test_upstream_connection_ends_when_the_client_aborts_after_the_change(responses):
     with responses.beside_another("/left/late") as connection:
         responses.change(connection)
         connection.reset()
         assert responses.ended.wait(20)
 
 
-def test_connection_to_the_node_ends_when_the_client_leaves_at_the_change(responses):
+def test_upstream_connection_ends_when_the_client_aborts_at_the_change(responses):
     with responses.beside_another("/left/late") as connection:
         responses.go_on["change"].set()
         connection.reset()
@@ -159,7 +159,7 @@ def test_connection_to_the_node_ends_when_the_client_leaves_at_the_change(respon
 
 
 @pytest.mark.parametrize("is_changed", [False, True], ids=["before", "after"])
-def test_follower_has_a_whole_response_when_its_leader_leaves_at_the_change(host, server, responses, is_changed):
+def test_follower_gets_a_complete_response_when_its_leader_aborts_at_the_change(host, server, responses, is_changed):
     with responses.beside_another("/cached/whole") as connection, responses.send("/cached/whole") as follower:
         server.wait_for(lambda: waiting(host, server) == 1, "the follower to wait")
         if is_changed:
@@ -171,7 +171,7 @@ def test_follower_has_a_whole_response_when_its_leader_leaves_at_the_change(host
 
 
 @pytest.mark.parametrize("path", ["", "/cached"])
-def test_stream_is_no_whole_response_when_the_node_breaks_it_off(responses, server, path):
+def test_stream_is_visibly_truncated_when_the_node_aborts(responses, server, path):
     server.expect("prematurely closed|response ended")
     with responses.beside_another(f"{path}/cut") as connection:
         reading = responses.change(connection)
@@ -182,7 +182,7 @@ def test_stream_is_no_whole_response_when_the_node_breaks_it_off(responses, serv
 
 @pytest.fixture(scope="module")
 def replaceable(host, start_server, session_origin):
-    """A server whose configuration can be replaced, and what does that."""
+    """A server whose configuration can be replaced, and the function that replaces it."""
     if host == "nginx":
         server = start_server({"/": {"memory": MEMORY}, "/status": {"status": True}})
         yield server, server.reload
@@ -199,7 +199,7 @@ def replaceable(host, start_server, session_origin):
 
 
 @pytest.mark.parametrize("is_changed", [False, True], ids=["before", "after"])
-def test_configuration_is_replaced_at_the_change(host, replaceable, origin, is_changed):
+def test_stream_is_complete_when_the_configuration_is_replaced_at_the_change(host, replaceable, origin, is_changed):
     server, replace = replaceable
     responses = Responses(host, server, origin)
     with responses.beside_another("/whole") as connection:
@@ -218,7 +218,7 @@ WORKERS = 5
 
 
 def workers_with_a_budget(host):
-    """How many parts of the server have `memory` each: Envoy's module has one for all of its workers."""
+    """Number of parts of the server with `memory` each: Envoy's module has one for all workers."""
     return 1 if host == "native" else WORKERS
 
 
@@ -230,7 +230,7 @@ def workers(host, start_server):
     return start_server(places, workers=WORKERS)
 
 
-def test_memory_of_five_workers_is_bounded_while_all_hold_responses(host, workers, origin):
+def test_memory_of_five_workers_is_limited_while_all_buffer_responses(host, workers, origin):
     clients, go_on, under_way = 30, threading.Event(), []
     head, body = answer(BODY)
 
@@ -269,7 +269,7 @@ def test_memory_of_five_workers_is_bounded_while_all_hold_responses(host, worker
             thread.join(60)
     assert not failures
     assert [response.decoded == BODY for response in responses] == [True] * clients
-    # there was not enough for all
+    # the memory was not enough for all
     assert any(response.framing == "chunked" or not response.coding for response in responses)
     assert 2 * BLOCKED <= max(taken) <= workers_with_a_budget(host) * (4 << 20)
     workers.wait_for(lambda: in_use(host, workers) == 0, "all memory to be free")
@@ -278,7 +278,7 @@ def test_memory_of_five_workers_is_bounded_while_all_hold_responses(host, worker
 SSZ = {"ssz": True, "ssz_preset": "mainnet", "memory": "64m"}
 CONSOLIDATIONS = "/eth/v1/beacon/states/head/pending_consolidations"
 OCTETS = "application/octet-stream"
-# (Accept, Content-Type): made SSZ of JSON, and JSON of SSZ
+# (Accept, Content-Type): SSZ converted from JSON, and JSON from SSZ
 WANTED = {OCTETS: "application/json", "application/json": OCTETS}
 
 
@@ -297,8 +297,8 @@ def transcoding(host, start_server):
     return start_server(places)
 
 
-def test_transcoded_responses_that_never_come_whole_leave_no_memory(host, transcoding, origin):
-    """A thousand that announce 8 MB: of half of them the client leaves, the other half the node cuts."""
+def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, origin):
+    """A thousand announce 8 MB: one half is aborted by clients, the other half by the node."""
     server = transcoding
     server.expect("prematurely closed|response ended|timed out|reset")
     numbers, bodies_of = itertools.count(1), consolidations(100_000)
@@ -307,7 +307,7 @@ def test_transcoded_responses_that_never_come_whole_leave_no_memory(host, transc
     def node(connection, request, _received):
         type = WANTED[request.header("X-Wanted")]
         fields = [("Content-Type", type), ("Eth-Consensus-Version", "electra"), ("Content-Length", "8000000")]
-        # the proxy may be gone at any of these
+        # the proxy may have closed the connection at any of these
         with contextlib.suppress(OSError):
             connection.sendall(origin_head(200, fields))
             connection.sendall(bodies_of[type][: int(request.header("X-Sent"))])
@@ -330,7 +330,7 @@ def test_transcoded_responses_that_never_come_whole_leave_no_memory(host, transc
             if who == "client":
                 connection.reset()
                 continue
-            # whatever comes is no whole response of a node that has sent none
+            # no complete response can be made of a truncated one
             with contextlib.suppress(Truncated, ConnectionError), connection:
                 assert connection.read().status >= 400
         for _ in range(count):

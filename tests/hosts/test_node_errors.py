@@ -1,5 +1,5 @@
-"""Failures of the node, and the host's own replies for a node that fails, are counted by kind, and
-are no answers."""
+"""Failures of the node, and the host's local replies for a failing node, are counted by kind, and
+not as responses."""
 
 import socket
 import threading
@@ -49,7 +49,7 @@ ERRORS = {
 
 @pytest.fixture(scope="module")
 def silent():
-    """A node that takes requests and never responds: its port."""
+    """The port of a node that accepts requests and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = []
 
@@ -68,7 +68,7 @@ def silent():
 
 @pytest.fixture(scope="module")
 def full():
-    """A node whose queue of connections is full, so that no other one is opened: its port."""
+    """The port of a node whose accept queue is full, so that no connection is opened."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(0)
@@ -142,7 +142,7 @@ def server(host, session_origin, silent, full):
 
 @pytest.fixture
 def errors(host, server):
-    """Counts of node errors by kind, a function."""
+    """A function that returns the counts of node errors by kind."""
 
     def by_counters():
         found = server.stats(r"node\.error\.")
@@ -157,7 +157,7 @@ def added(before, **kinds):
 
 
 def reach(server, errors, expected):
-    """Waits until as many are counted, which are those."""
+    """Waits until the sum of the counts is reached, which must be the expected ones."""
     server.wait_for(lambda: sum(errors().values()) >= sum(expected.values()), f"{expected}")
     assert errors() == expected
 
@@ -171,7 +171,7 @@ def fails(server, errors, path, status, kind):
 
 
 def answers(server):
-    """The page's counts of the node's answers, and of its responses."""
+    """The status page's counts of upstream requests, and of 2xx responses."""
     node = told(server)["node"]
     return node["requests"], node["statuses"].get("2xx", 0)
 
@@ -185,7 +185,7 @@ def answers(server):
         ("/silent", "timeout", 504, 504),
     ],
 )
-def test_reply_of_the_host_for_a_node_that_is_not_there_is_counted_by_kind(
+def test_local_reply_for_an_unreachable_node_is_counted_by_kind(
     host, server, errors, path, kind, status_in_nginx, status_in_envoy
 ):
     before = answers(server) if host != "wasm" else None
@@ -200,7 +200,7 @@ def test_reply_of_the_host_for_a_node_that_is_not_there_is_counted_by_kind(
     "path, kind, status",
     [("/retried", "connect", 503), ("/empty", "connect", 503), ("/broken", "connect", 503), ("/each", "timeout", 504)],
 )
-def test_reply_of_envoy_for_clusters_and_tries_that_fail_is_counted_by_kind(server, errors, path, kind, status):
+def test_local_reply_of_envoy_for_a_failed_cluster_or_retry_is_counted_by_kind(server, errors, path, kind, status):
     for _ in range(2):
         fails(server, errors, path, status, kind)
 
@@ -257,7 +257,7 @@ def test_rpc_errors_are_counted_by_class(host, server, errors, origin):
 
 
 @pytest.mark.hosts("nginx")
-def test_responses_that_end_early_are_counted(server, errors, origin):
+def test_truncated_responses_are_counted(server, errors, origin):
     before = errors()
     fields = [JSON, ("Content-Length", "90000")]
     origin.answers(lambda request: [head(200, fields), b"[1," * 9000, CLOSE])
@@ -265,7 +265,7 @@ def test_responses_that_end_early_are_counted(server, errors, origin):
     reach(server, errors, added(before, cut=1))
 
 
-def test_reply_of_the_host_that_is_not_about_the_node_is_no_error(server, errors):
+def test_local_reply_without_an_upstream_is_not_counted_as_an_error(server, errors):
     before = errors()
     with server.connect() as connection:
         assert connection.exchange("/nothing").status == 204
@@ -273,7 +273,7 @@ def test_reply_of_the_host_that_is_not_about_the_node_is_no_error(server, errors
 
 
 @pytest.mark.hosts("nginx", "native")
-def test_page_has_the_errors_of_the_counters(server, errors):
+def test_status_page_has_the_errors_of_the_counters(server, errors):
     server.wait_for(lambda: told(server)["node"]["errors"] == errors(), "the page to have them")
     found = {labels[0]: value for (name, *labels), value in metrics(server).items() if name == "sszip_node_errors_total"}
     assert found == errors()

@@ -1,4 +1,4 @@
-"""A namespace follows one API, and is asked for answers of the other."""
+"""A namespace that follows one API, and receives requests of the other."""
 
 import pytest
 
@@ -10,11 +10,11 @@ pytestmark = pytest.mark.once("the core decides, one library for every nginx")
 
 
 @pytest.mark.parametrize("followed", other_api.FOLLOWED)
-def test_answers_at_the_head_of_the_other_api_are_not_stored(host, followed):
+def test_head_responses_of_the_other_api_are_not_stored(host, followed):
     with stand_of_host(host, interval="100ms", api=followed) as stand:
 
         def reasons():
-            """How often each reason was counted."""
+            """The counts by reason."""
             if host == "nginx":
                 return told(stand.nginx, "/sszip-status")["reasons"]
             found = stand.nginx.stats(r"cache\.reason\.")

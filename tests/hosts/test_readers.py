@@ -1,5 +1,5 @@
-"""No node reads a denied method in what passes the rules, however leniently it reads
-(docs/policy.md). SSZIP_READINGS is how many random requests are sent."""
+"""No node reads a denied method in a request that passes the rules, however leniently it reads
+(docs/policy.md). SSZIP_READINGS is the number of random requests."""
 
 import os
 import random
@@ -19,7 +19,7 @@ PLACES = {
     "/cached": {"method": [DENY], "cache": True},
 }
 NUMBER = int(os.environ.get("SSZIP_READINGS", "200"))
-# other requests on each host
+# each host gets other requests
 SEED = {"nginx": 128, "native": 129, "wasm": 130}
 
 
@@ -48,7 +48,7 @@ def send(server, place, method, query, headers, body):
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=range(len(READINGS)))
-def test_reader_reads_more_leniently_than_sszip(server, origin, readers, reading):
+def test_request_is_rejected_when_a_lenient_reader_finds_a_denied_method(server, origin, readers, reading):
     who, method, query, kind, body = reading
     body = encoded(body)
     found = readers.all[who](method, query, {"content-type": kind}, body)
@@ -72,5 +72,5 @@ def test_random_requests_that_pass_have_no_denied_method_for_any_reader(host, se
     assert passed > NUMBER // 50
 
 
-def test_each_reader_has_a_reading_of_its_own():
+def test_readers_have_one_reading_at_least():
     assert set(IN_PYTHON) | {"go"} == {who for who, *_ in READINGS}

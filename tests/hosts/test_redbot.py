@@ -1,5 +1,5 @@
-"""REDbot (redbot.org) on answers through sszip: it has nothing to complain of that it does
-not find at the node itself, all that is good there is good here, and gzip is negotiated."""
+"""REDbot (redbot.org) on responses through sszip: it reports no fault that it does not report for
+the node itself, and no lack of a good property; and gzip is negotiated."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PLACES = {"/held/": {}, "/at-once/": {"hold": "0"}, "/cached/": {"cache": True}}
 SETTINGS = {"types": "application/json text/html application/octet-stream", "ssz": True, "ssz_preset": "mainnet"}
 
 
-def test_responses_are_no_worse_than_the_nodes(host, start_server, origin):
+def test_responses_have_no_more_faults_than_the_responses_of_the_node(host, start_server, origin):
     origin.answers(linting.node)
     server = start_server(PLACES, SETTINGS, rewrites=True)
     assert linting.faults(origin, server.port, [path.rstrip("/") for path in PLACES]) == []

@@ -1,5 +1,5 @@
-"""What may be called: what clients can do that no case of the table does. No way of sending a call
-gets a denied one to the node."""
+"""The policy, tested with requests that no case of the table can express: a denied call never
+reaches the node, however it is sent."""
 
 import gzip
 import json
@@ -49,12 +49,12 @@ def node(origin):
 
 
 def called(origin):
-    """Every method that any reader might find in what the node got."""
+    """Every method that any reader might find in the bodies that the node received."""
     return [method for request in origin.received() for method in methods(request.body)]
 
 
 def methods(body):
-    """As leniently as Python can."""
+    """The methods of a body, read as leniently as Python can."""
     text, found = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n"), []
 
     def members(pairs):
@@ -87,7 +87,7 @@ def one(server, id):
     return json.loads(server.ask("/limited", call("trace_block", '["0x1"]', str(id))).decoded)
 
 def asking(server, path, body):
-    """A client that may leave."""
+    """A connection whose client may abort."""
     connection = Connection(server.port)
     connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
     return connection
@@ -95,13 +95,13 @@ def asking(server, path, body):
 
 @pytest.mark.parametrize("path", ["/", "/cached"])
 class TestPlaces:
-    def test_calls_and_batches(self, server, origin, path):
+    def test_denied_call_does_not_reach_the_node(self, server, origin, path):
         assert json.loads(server.ask(path, BAD).decoded) == DENIED
         assert not origin.received()
         assert json.loads(server.ask(path, BATCH).decoded) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
-    def test_chunks(self, server, origin, path):
+    def test_denied_call_in_chunks_does_not_reach_the_node(self, server, origin, path):
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
         headers = [JSON, ("Transfer-Encoding", "chunked")]
         with server.connect() as connection:
@@ -109,7 +109,7 @@ class TestPlaces:
             assert json.loads(connection.read("POST").decoded) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
-    def test_an_expectation(self, server, origin, path):
+    def test_denied_call_with_expect_continue_does_not_reach_the_node(self, server, origin, path):
         headers = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(BAD)))]
         with server.connect() as connection:
             connection.send(request_bytes(path, method="POST", headers=headers))
@@ -118,7 +118,7 @@ class TestPlaces:
             assert json.loads(connection.read("POST").decoded) == DENIED
         assert not origin.received()
 
-    def test_codings(self, server, origin, path):
+    def test_denied_call_in_a_coding_does_not_reach_the_node(self, server, origin, path):
         for body, said in ((BAD, DENIED), (BATCH, [DENIED, CHAIN])):
             response = server.ask(path, gzip.compress(body), headers=[("Content-Encoding", "gzip")])
             assert json.loads(response.decoded) == said
@@ -126,19 +126,19 @@ class TestPlaces:
         assert set(called(origin)) <= {"eth_chainId"}
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-    def test_other_methods(self, server, origin, path, method):
+    def test_other_http_method_with_a_body_is_rejected(self, server, origin, path, method):
         assert server.ask(path, BAD, method=method).status == 405
         assert not origin.received()
 
-    def test_a_long_request(self, server, origin, path):
-        """Longer than what Envoy keeps by itself, and than what is ever judged."""
+    def test_long_request_is_evaluated_or_rejected(self, server, origin, path):
+        """The body is longer than Envoy buffers by itself, or than the policy evaluates."""
         long = b'[%b,{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":["%b"]}]'
         for length in (3 << 20, 17 << 20):
             is_judged = length < 16 << 20
             try:
                 response = server.ask(path, long % (BAD, b"a" * length))
             except (BrokenPipeError, ConnectionResetError):
-                # an answer before the end of what is asked
+                # the response precedes the end of the request
                 assert not is_judged
                 continue
             assert response.status == (200 if is_judged else 413)
@@ -146,7 +146,7 @@ class TestPlaces:
                 assert json.loads(response.decoded) == [DENIED, {**CHAIN, "id": 1}]
         assert set(called(origin)) <= {"eth_chainId"}
 
-    def test_notifications(self, server, origin, path):
+    def test_denied_notification_gets_an_empty_response(self, server, origin, path):
         note = b'{"jsonrpc":"2.0","method":"debug_x"}'
         for body in (note, b"[" + note + b"]"):
             response = server.ask(path, body)
@@ -155,7 +155,7 @@ class TestPlaces:
 
 
 @pytest.mark.hosts("native", "wasm")
-def test_http2(server, origin):
+def test_denied_call_over_http2_does_not_reach_the_node(server, origin):
     with Http2Client(server.port) as client:
         stream, batch = client.ask("/", body=BAD, method="POST"), client.ask("/", body=BATCH, method="POST")
         client.finish(stream, batch)
@@ -164,7 +164,7 @@ def test_http2(server, origin):
     assert set(called(origin)) == {"eth_chainId"}
 
 
-def test_rules_of_a_route(server, origin):
+def test_route_with_rules_inherits_none(server, origin):
     server.ask("/open", BAD)
     server.ask("/mixed", call("debug_x"))
     assert set(called(origin)) == {"debug_traceTransaction", "debug_x"}
@@ -177,7 +177,7 @@ def test_request_without_a_call_is_forwarded(server, origin):
 
 # docs/envoy-wasm.md: Envoy closes the sandbox's connection
 @pytest.mark.hosts("nginx", "native")
-def test_pipelined_calls_are_judged_one_by_one(server, origin):
+def test_pipelined_calls_are_evaluated_one_by_one(server, origin):
     with server.connect() as connection:
         for body in (GOOD, BAD, BATCH, BAD, GOOD):
             connection.send(request_bytes("/", method="POST", headers=[JSON], body=body))
@@ -187,7 +187,7 @@ def test_pipelined_calls_are_judged_one_by_one(server, origin):
 
 
 def made_up(chance):
-    """Calls with their parts mixed up, and now and then a byte."""
+    """A call whose parts are mixed up, with a changed byte now and then."""
     names = ["method"] * 4 + ["Method", "METHOD", r"m\u0065thod", "id", "params", "jsonrpc", "x"]
     values = ['"debug_x"', '"DEBUG_X"', r'"d\u0065bug_x"', '"eth_sign"', '"eth_chainId"', '"eth_x"', "1", "null", "[]"]
 
@@ -229,9 +229,9 @@ def test_random_bodies_that_pass_have_no_denied_method(server, origin):
 
 
 class TestLimits:
-    """So many calls at a time."""
+    """The number of calls in flight is limited."""
 
-    def test_call_beyond_the_limit_is_refused(self, server, node):
+    def test_call_beyond_the_concurrency_limit_is_rejected(self, server, node):
         gate = node.gates["trace_block"] = threading.Event()
         got = []
         clients = [threading.Thread(target=lambda n=n: got.append(one(server, n))) for n in (1, 2)]
@@ -240,7 +240,7 @@ class TestLimits:
         server.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
         try:
             assert one(server, 3) == refused(3)
-            # a batch has no other way
+            # a batch has the same limit
             batch = b"[%b,%b]" % (call("trace_call", id="4"), GOOD)
             assert json.loads(server.ask("/limited", batch).decoded) == [refused(4), CHAIN]
             assert node.count("trace_call") == 0
@@ -249,10 +249,10 @@ class TestLimits:
             for client in clients:
                 client.join(20)
         assert sorted(said["id"] for said in got if said.get("result") == []) == [1, 2]
-        # there is room again
+        # permits are released
         server.wait_for(lambda: "result" in one(server, 5), "room")
 
-    def test_a_client_that_goes_makes_room(self, server, node):
+    def test_permit_is_released_when_the_client_aborts(self, server, node):
         gate = node.gates["trace_block"] = threading.Event()
         clients = []
         for _ in range(2):
@@ -301,7 +301,7 @@ class TestLongAnswers:
         got = json.loads(server.ask("/bounded", batch).decoded)
         assert got == [TOO_LONG, json.loads(result_of_length(2_000_000, 8))]
 
-    def test_clients_that_leave(self, server, origin, framing):
+    def test_response_limit_is_enforced_after_clients_abort(self, server, origin, framing):
         origin.answers(answer(result_of_length(1_100_000), framing=framing))
         for _ in range(20):
             asking(server, "/bounded", LOGS).close()

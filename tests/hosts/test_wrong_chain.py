@@ -1,5 +1,5 @@
-"""A namespace whose node answers for another chain is not cached, in any worker or sandbox, until it
-is purged."""
+"""A namespace whose node responds for another chain is not cached, in any worker or sandbox, until
+it is purged."""
 
 import json
 
@@ -41,14 +41,14 @@ def purge(server):
 
 
 class Servers:
-    """Starts servers with two workers and a store; the store of sandboxes is a daemon's."""
+    """Starts servers with two workers and a store; for sandboxes the store is a daemon's."""
 
     def __init__(self, host, origin):
         self.host, self.origin = host, origin
         self.owners = []
 
     def make(self, follow=None, interval="100ms", **settings):
-        """`follow`: the URL and the API of the node that namespace `main` follows."""
+        """A server; `follow`: URL and API of the node that namespace `main` follows."""
         url, api = follow or (None, None)
         places = {
             "/purge": {"cache_purge": True},
@@ -111,19 +111,19 @@ def wait_for_hits(server, chain, path="/"):
     server.wait_for(are_hits, f"hits of {chain} at {path}")
 
 
-def test_namespace_is_suspended_in_all_workers_until_it_is_purged(start, origin):
+def test_namespace_of_a_wrong_chain_is_suspended_in_all_workers_until_it_is_purged(start, origin):
     origin.answers(gateway)
     server = start()
     server.expect(of_wrong_chain("eth_chainId was 1, now 137"))
     for _ in range(4):
         assert ask(server, "eth", "/other").decoded.endswith(b'"0x1"}')
         assert ask(server, "eth").decoded.endswith(b'"0x1"}')
-    # the first response of the other chain is the node's, and right
+    # the first response of the other chain comes from the node, and is right
     assert ask(server, "polygon").decoded.endswith(b'"0x89"}')
     wait_until_suspended(server)
     for chain, result in CHAINS.items():
         assert ask(server, chain).decoded.endswith(result + b"}")
-    # the other namespace is cached, once each worker has seen these headers
+    # the other namespace is cached, once each worker has recorded these headers
     wait_for_hits(server, "eth", "/other")
     assert owner(server).status()["suspended"] == 1
     purge(server)
@@ -132,7 +132,7 @@ def test_namespace_is_suspended_in_all_workers_until_it_is_purged(start, origin)
 
 
 @pytest.mark.hosts("nginx")
-def test_reload_turns_the_cache_on_again(start, origin):
+def test_reload_ends_the_suspension(start, origin):
     origin.answers(gateway)
     nginx = start()
     nginx.expect(of_wrong_chain("eth_chainId was 1, now 137"))
@@ -146,7 +146,7 @@ def test_reload_turns_the_cache_on_again(start, origin):
 
 @pytest.fixture
 def followed():
-    """The node of chain 1 that is followed."""
+    """The followed node, of chain 1."""
     chain = Chain()
     yield chain
     chain.stop()
@@ -162,7 +162,7 @@ def other():
 
 
 def forwarding(chain):
-    """A node that responds as `chain` does."""
+    """A node with the responses of `chain`."""
 
     def forward(request):
         headers = [JSON] if request.method == "POST" else []
@@ -188,7 +188,7 @@ IDENTITIES = {
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
-def test_first_response_is_of_another_chain_than_the_followed_node(start, followed, other, origin, identity):
+def test_namespace_is_suspended_when_the_first_response_differs_from_the_followed_chain(start, followed, other, origin, identity):
     api, path, body, detail = IDENTITIES[identity]
     origin.answers(forwarding(other))
     server = start(follow=(f"http://{followed.address}", api))
@@ -203,19 +203,19 @@ def test_first_response_is_of_another_chain_than_the_followed_node(start, follow
     server.wait_for(lambda: all("wrong-chain" in ask().header("Cache-Status") for _ in range(8)), "all workers to know")
     assert ask().decoded == first.decoded
     assert owner(server).status()["suspended"] == 1
-    # the operator has mended the way to the node
+    # the operator has corrected the route to the node
     origin.answers(forwarding(followed))
     purge(server)
     server.wait_for(lambda: all("; hit" in ask().header("Cache-Status") for _ in range(8)), "hits")
     assert ask().decoded != first.decoded
 
 
-def test_purge_gives_a_namespace_to_the_chain_that_its_node_has_by_then(start, followed, origin):
-    """The node is another one between two polls: it was never away, and nobody has noticed."""
+def test_purge_resets_the_namespace_to_the_present_chain_of_its_node(start, followed, origin):
+    """The node is replaced between two polls: it was never unreachable, and no poll detects it."""
     origin.answers(forwarding(followed))
     server = start(follow=(f"http://{followed.address}", "execution"), interval="1s")
     wait_until_followed(server)
-    # in case of a poll at that time after all
+    # a poll may occur at that time all the same
     server.expect("the node has another chain")
     server.wait_for(lambda: all("; hit" in server.ask("/", CHAIN_ID).header("Cache-Status") for _ in range(8)), "hits")
     followed.do({"replace": {"seed": 9, "chain_id": 137}})
@@ -232,7 +232,7 @@ def test_purge_gives_a_namespace_to_the_chain_that_its_node_has_by_then(start, f
     assert owner(server).status()["suspended"] == 0
 
 
-def test_keyed_header_may_choose_another_chain_than_the_followed_one(start, followed, origin):
+def test_namespace_is_not_suspended_when_a_keyed_header_chooses_the_chain(start, followed, origin):
     origin.answers(gateway)
     settings = {"cache_credentials": "key Target-Service-Id"}
     server = start(follow=(f"http://{followed.address}", "execution"), **settings)

@@ -1,6 +1,5 @@
-// A proxy of our own, for the filter that Envoy loads: what proxy-wasm 0.2.1 asks of a
-// host, as far as one exchange needs it, and with whatever else refused. It is a bed for
-// tests, and another host than Envoy.
+// A proxy for the filter that Envoy loads: the host functions of proxy-wasm 0.2.1 that one
+// exchange needs; all others fail. It is a test bed, and a second host next to Envoy.
 //
 //   node tests/sandbox/proxy.mjs FILTER.wasm
 
@@ -24,7 +23,7 @@ let filter;
 const bytes = (at, length) => new Uint8Array(memory.buffer, at, length);
 const text = (at, length) => Buffer.from(bytes(at, length)).toString();
 
-// Gives bytes to the filter, in memory of its own.
+// Copies bytes to the filter, into memory of its own.
 function give(value, at, length) {
     const place = value.length > 0 ? filter.malloc(value.length) : 0;
     bytes(place, value.length).set(value);
@@ -105,7 +104,7 @@ assert.equal(configure(100, '{"cache_path": "/x"}'), 0);
 assert.match(logged.join("\n"), /"cache_path" is not to be had in a sandbox/);
 assert.equal(configure(ROOT, '{"types": "application/json"}'), 1);
 
-// One answer, in pieces: compressed whole, with its length.
+// One response, in pieces: compressed in one shot, with its length.
 const plain = Buffer.from(`["${"0123456789abcdef".repeat(3000)}"]`);
 filter.proxy_on_context_create(STREAM, ROOT);
 heads.set(REQUEST, [

@@ -1,9 +1,9 @@
-"""Values as the specifications' own code writes them, for tests that run in
-another Python: a line of JSON for each fork and type that is named.
+"""Values that the specifications' own code writes, for tests that run in another Python: a line
+of JSON for each fork and type that is named.
 
 answers.py [--safe] [--forks=FORK,...] PRESET TYPE...
 
---safe: no number is larger than JavaScript can hold.
+--safe: no number is larger than JavaScript can represent.
 """
 
 import json

@@ -32,7 +32,7 @@ def walkers():
 
 @pytest.fixture(scope="session")
 def lodestar():
-    """By preset: makes or finds the process, which has only one."""
+    """A function that returns the process of a preset; a process has one preset only."""
     processes = {}
 
     def of(preset):
@@ -50,7 +50,7 @@ def lodestar():
 
 @pytest.fixture(scope="session")
 def described(walkers):
-    """What a fork's schema is made of."""
+    """A function that returns the types of a fork's schema."""
     known = {}
 
     def of(fork, preset):

@@ -1,6 +1,6 @@
-"""Makes the specs' SSZ bearable: the same results in a fraction of the time.
+"""Makes the specs' SSZ fast enough: the same results in a fraction of the time.
 
-Imported before any specification is.
+Imported before any specification.
 """
 
 import functools
@@ -9,14 +9,14 @@ import typing
 
 from eth_consensus_specs.utils.ssz import ssz_typing
 
-# Python 3.11 finds out anew, for each value, what remerkleable's protocols ask
-# of it: half of all the time.
+# For each value, Python 3.11 determines the members of remerkleable's protocols again, which
+# takes half of all the time.
 if sys.version_info < (3, 12):
     for slow in ("_get_protocol_attrs", "_is_callable_members_only"):
         vars(typing)[slow] = functools.cache(vars(typing)[slow])
 
-# Each `List[T, N]` is a class of its own, and each of its first uses asks all
-# others whether they are its kind.
+# Each `List[T, N]` is a class of its own, and each first use of one checks all others for being
+# of its kind.
 for parametrized in (
     ssz_typing.BitList,
     ssz_typing.BitVector,

@@ -1,9 +1,9 @@
-"""Payloads that are submitted for their witness, by the specifications' own code, as the
-Engine API has them over REST and over JSON-RPC, for tests that run in another Python: a
-line of JSON for each.
+"""Payloads that are submitted for their witness, by the specifications' own code, in the forms of
+the Engine API over REST and over JSON-RPC, for tests that run in another Python: a line of JSON
+for each.
 
-calls: what is submitted, and the call that says the same.
-statuses: what the call results in, and what the route answers.
+calls: a submission, and the equivalent call.
+statuses: the result of the call, and the response of the route.
 """
 
 import json
@@ -24,10 +24,10 @@ from results import hex_of, rlp
 
 FORKS = ["paris", "shanghai", "cancun", "prague", "osaka", "amsterdam"]
 VERSIONS = {"paris": 1, "shanghai": 2, "cancun": 3, "prague": 4, "osaka": 4, "amsterdam": 5}
-# whose payloads are the consensus layer's, which the names there are of
+# forks whose payloads have a type of the consensus layer, by its fork names
 CONSENSUS = {"paris": "bellatrix", "shanghai": "capella"}
 
-# Of execution-apis, src/engine/refactor-ssz.md.
+# Types of execution-apis, src/engine/refactor-ssz.md.
 Requests = List[ByteList[2**30], 2**8]
 PayloadStatus = specs.container(
     "PayloadStatus",
@@ -71,7 +71,7 @@ def camel(name):
 
 
 def json_of(value):
-    """As JSON-RPC has it: numbers are quantities."""
+    """The value in JSON-RPC's form: numbers are quantities."""
     if isinstance(value, int):
         return hex(int(value))
     if isinstance(value, bytes | ByteList | ByteVector):
@@ -102,7 +102,7 @@ def payloads(fork):
             rlp([1, 2, 3]),
         ]
         yield payload, hashes
-    # no transactions at all; and what is none of them, which is for the node to say
+    # no transactions; and bytes that are no transaction, which the node must reject
     for transactions in ([], [b"\x03", b"\x03\xc0", b""], [b"\xaa" * 400_000]):
         payload = values.value(random.Random(fork), ty, values.MODES[0])
         payload.transactions = transactions

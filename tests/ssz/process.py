@@ -1,11 +1,11 @@
-"""A process that answers questions: a line of JSON and bytes, both ways."""
+"""A process with requests and responses: a line of JSON and bytes, in both directions."""
 
 import json
 import subprocess
 
 
 class Refused(Exception):
-    """What it says instead of an answer."""
+    """An error that the process returns instead of a response."""
 
 
 class Process:
@@ -15,7 +15,7 @@ class Process:
         )
 
     def ask(self, op, data=b"", **about):
-        """The answer's bytes."""
+        """The response's bytes."""
         head = {"op": op, "length": len(data), **about}
         self.pipes.stdin.write(json.dumps(head).encode() + b"\n" + data)
         self.pipes.stdin.flush()
@@ -27,7 +27,7 @@ class Process:
         return self.pipes.stdout.read(answer["length"])
 
     def stop(self):
-        """At the end of its input it ends."""
+        """Closes the process's input, at whose end it exits."""
         self.pipes.stdin.close()
         self.pipes.stdout.close()
         assert self.pipes.wait(timeout=30) == 0

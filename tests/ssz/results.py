@@ -1,6 +1,5 @@
-"""Results of JSON-RPC calls as SSZ, by the specifications' own code, for tests that
-run in another Python: a line of JSON for each form of each value of each type that
-is named.
+"""Results of JSON-RPC calls as SSZ, by the specifications' own code, for tests that run in another
+Python: a line of JSON for each form of each value of each type that is named.
 
 results.py TYPE...
 """
@@ -19,7 +18,7 @@ from eth_consensus_specs.utils.ssz.ssz_typing import (
     Uint8,
 )
 
-# Of docs/transcoding.md.
+# Types of docs/transcoding.md.
 ByteString = ByteList[2**30]
 ByteStrings = List[ByteString, 2**20]
 ExecutionWitness = specs.container(
@@ -50,7 +49,7 @@ def hex_of(octets):
 
 
 def rlp(item):
-    """By the letter of the yellow paper, appendix B."""
+    """The RLP of an item, as in the yellow paper, appendix B."""
     if isinstance(item, list):
         return prefixed(0xC0, b"".join(map(rlp, item)))
     if isinstance(item, int):
@@ -66,7 +65,7 @@ def prefixed(base, content):
 
 
 def keccak(octets):
-    """Keccak-256 (of 2011, with its own padding), as FIPS 202 has the permutation."""
+    """Keccak-256 (of 2011, with its own padding), with the permutation of FIPS 202."""
     rate, mask = 136, (1 << 64) - 1
     padded = bytearray(octets) + b"\x01"
     padded += bytes(-len(padded) % rate)
@@ -142,7 +141,7 @@ def witness(nodes, codes, headers):
         codes=[chance.randbytes(chance.choice((0, 1, 300, 24_576))) for _ in range(codes)],
         headers=[encoded for encoded, _ in headers],
     )
-    # which keep their prefixes
+    # typed headers keep their prefixes
     listed = prefixed(0xC0, b"".join(encoded for encoded, _ in headers))
     parts = [listed, *(rlp([bytes(it) for it in field]) for field in (value.codes, value.state))]
     return value, parts, [text for _, text in headers]
@@ -170,7 +169,7 @@ def execution_witnesses():
         keys = [hex_of(chance.randbytes(size)) for size in (20, 32, 52)]
         # canonical
         yield value, lists
-        # reth, Nethermind, Erigon, and as others may order it
+        # reth, Nethermind, Erigon, and another possible order
         yield value, {"state": lists["state"], "codes": lists["codes"], "keys": keys, "headers": lists["headers"]}
         yield value, {"headers": lists["headers"], "keys": [], "codes": lists["codes"], "state": lists["state"]}
         # geth
@@ -188,7 +187,7 @@ def payload_statuses():
             text = hex_of(prefixed(0xC0, b"".join(body)))
             yield status, {**valid, "witness": text}
             yield status, {"status": "VALID", "witness": text, "latestValidHash": hex_of(latest)}
-    # geth, of what it knows already
+    # geth, for a known payload
     yield NewPayloadWithWitness(status=0, latest_valid_hash=[latest]), valid
     yield NewPayloadWithWitness(status=0, latest_valid_hash=[latest]), {**valid, "witness": None}
     yield NewPayloadWithWitness(status=2), {"status": "SYNCING", "latestValidHash": None}

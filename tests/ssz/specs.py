@@ -27,15 +27,15 @@ from eth_consensus_specs.utils.ssz import ssz_typing
 FORKS = ["phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu", "gloas", "heze"]
 PRESETS = ["mainnet", "minimal", "gnosis"]
 
-# What differs from mainnet's (gnosischain/specs, beacon_chain.md) and is the
-# length of something.
+# Constants that differ from mainnet's (gnosischain/specs, beacon_chain.md) and determine a
+# length.
 GNOSIS = {
     "SLOTS_PER_EPOCH": 16,
     "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": 512,
     "MAX_WITHDRAWALS_PER_PAYLOAD": 8,
 }
 
-# Containers of the specs that no answer of the Beacon API holds.
+# Containers of the specs that no response of the Beacon API contains.
 NOT_IN_THE_API = {
     "BlobIdentifier": "nodes among themselves",
     "DataColumnsByRootIdentifier": "nodes among themselves",
@@ -49,10 +49,10 @@ NOT_IN_THE_API = {
     "SyncAggregatorSelectionData": "only ever signed",
 }
 
-# The Beacon API has no limit for lists that clients submit; ours is this one.
+# The Beacon API has no limit for lists that clients submit; sszip's is this one.
 SUBMITTED = 2**20
 
-# Types that @lodestar/types lacks, and why. test_types.py fails for one that it has.
+# Types that @lodestar/types lacks, with reasons. test_types.py fails for one that it has.
 _API_LIST = "a list of its API package, which is not the oracle; its elements are compared"
 _API_TYPE = "a type of its API package, which is not the oracle"
 _NO_SSZ = "its API has these in JSON only"
@@ -74,8 +74,8 @@ NOT_IN_LODESTAR = {
     "ValidatorIdentities": _NO_SSZ,
     "ValidatorIdentity": _NO_SSZ,
 }
-# Lodestar's proofs of a block are fulu's from then on; its gloas type of the same name
-# is that of a data column.
+# From then on Lodestar's proofs of a block have fulu's type; its gloas type of the same name
+# is a data column's.
 FORK_IN_LODESTAR = {("gloas", "KZGProofs"): "fulu", ("heze", "KZGProofs"): "fulu"}
 
 # Fields that were renamed after the pinned specification (consensus-specs #5513, in
@@ -111,7 +111,7 @@ def is_container(value):
 
 @functools.cache
 def containers(fork, preset):
-    """Of the specification itself, by name."""
+    """Containers of the specification itself, by name."""
     found = {
         name: value
         for name, value in vars(module(fork, preset)).items()
@@ -136,7 +136,7 @@ def container(name, base=Container, /, **fields):
 
 
 def builder_types(fork, preset, made):
-    """What builder-specs says."""
+    """Types of builder-specs."""
     spec = module(fork, preset)
     since = FORKS.index(fork)
     if since < FORKS.index("bellatrix"):
@@ -181,7 +181,7 @@ def builder_types(fork, preset, made):
 
 
 def proof_types(fork, preset):
-    """EIP-8025's, which the pinned specification has an older draft of."""
+    """Types of EIP-8025, of which the pinned specification has an older draft."""
     if FORKS.index(fork) < FORKS.index("gloas"):
         return {}
     spec = module(fork, preset)
@@ -211,11 +211,11 @@ def proof_types(fork, preset):
 
 
 class Url(ByteList[2048]):
-    """Text, which JSON has as a string."""
+    """Text, which is a string in JSON."""
 
 
 def builder_choice_types(fork, preset):
-    """Builders that a proposer chooses: beacon-APIs #630, builder-specs #165."""
+    """Types for builders that a proposer chooses: beacon-APIs #630, builder-specs #165."""
     if FORKS.index(fork) < FORKS.index("gloas"):
         return {}
     spec = module(fork, preset)
@@ -260,7 +260,7 @@ def builder_choice_types(fork, preset):
 
 @functools.cache
 def api_types(fork, preset):
-    """What other specifications than the consensus layer's say."""
+    """Types of specifications other than the consensus layer's."""
     spec = module(fork, preset)
     since = FORKS.index(fork)
     made = {
@@ -345,12 +345,12 @@ def api_types(fork, preset):
 
 
 def of(fork, preset):
-    """All that our tables should have, by name."""
+    """All types that sszip's tables must have, by name."""
     return {**containers(fork, preset), **api_types(fork, preset)}
 
 
 def written(ty):
-    """A type as our tables write it."""
+    """A type in the notation of sszip's tables."""
     if issubclass(ty, Container):
         return ty.__name__
     if issubclass(ty, Boolean):
@@ -384,7 +384,7 @@ def written(ty):
 
 
 def is_bytes(ty):
-    """A progressive list of `byte`s, which is not one of small numbers."""
+    """Whether the type is a progressive list of `byte`s, and not of small numbers."""
     return issubclass(ty, ProgressiveList) and ty.element_cls() is ssz_typing.Byte
 
 
@@ -395,7 +395,7 @@ def active_fields(ty):
 
 
 def json_of(value):
-    """A value as the Beacon API writes it, ready for json.dumps."""
+    """A value in the Beacon API's form, ready for json.dumps."""
     ty = type(value)
     if isinstance(value, Boolean):
         return bool(value)

@@ -1,5 +1,5 @@
-"""The execution layer's types, for which no specification is a package: SSZ and
-roots against the specs' SSZ of the same types, JSON as JSON-RPC writes it."""
+"""The execution layer's types, whose specification is no package: SSZ and roots are compared with
+the specs' SSZ of the same types, JSON with JSON-RPC's form."""
 
 import json
 
@@ -93,7 +93,7 @@ for fields, error in STATUSES:
 
 @pytest.mark.parametrize("fork", [specs.FORKS[0], specs.FORKS[-1]])
 @pytest.mark.parametrize(("value", "text"), CASES)
-def test_values(value, text, fork, walkers):
+def test_values_have_the_ssz_json_and_root_of_the_specs(value, text, fork, walkers):
     about = {"fork": fork, "preset": "mainnet", "type": type(value).__name__}
     ssz = value.encode_bytes()
     walkers.ask("check", ssz, **about)
@@ -110,7 +110,7 @@ RESULTS = [
 
 
 @pytest.mark.parametrize(("name", "value", "result"), RESULTS)
-def test_results_of_calls(name, value, result, walkers):
+def test_results_of_calls_have_the_ssz_and_root_of_the_specs(name, value, result, walkers):
     about = {"fork": specs.FORKS[0], "preset": "mainnet", "type": name}
     ssz = value.encode_bytes()
     walkers.ask("check", ssz, **about)
@@ -122,11 +122,11 @@ def test_results_of_calls(name, value, result, walkers):
 
 
 @pytest.mark.parametrize("case", list(payloads.calls()), ids=lambda case: case[0])
-def test_payloads_that_are_submitted(case, walkers):
+def test_submitted_payloads_have_the_ssz_json_and_root_of_the_specs(case, walkers):
     fork, _, value, params = case
     names = ["payload", None, "parentBeaconBlockRoot", "executionRequests"]
     text = {name: part for name, part in zip(names, params, strict=False) if name}
-    # which is prague's
+    # osaka's type is prague's
     name = "Prague" if fork == "osaka" else fork.capitalize()
     about = {"fork": specs.FORKS[0], "preset": "mainnet", "type": f"ExecutionPayloadEnvelope{name}"}
     ssz = value.encode_bytes()
@@ -140,14 +140,14 @@ def test_payloads_that_are_submitted(case, walkers):
 @pytest.mark.parametrize(
     "ssz",
     [
-        # a status that is none
+        # an invalid status
         PayloadStatus(status=4).encode_bytes(),
-        # text that is none
+        # invalid text
         PayloadStatus(validation_error=[b"\xff"]).encode_bytes(),
-        # two, where one may be
+        # two elements, where one is allowed
         b"\0" + (9).to_bytes(4, "little") + (9 + 64).to_bytes(4, "little") + bytes(64),
     ],
 )
-def test_wrong_statuses_are_refused(ssz, walkers):
+def test_invalid_statuses_are_rejected(ssz, walkers):
     with pytest.raises(Refused):
         walkers.ask("check", ssz, fork="phase0", preset="mainnet", type="PayloadStatus")

@@ -1,4 +1,4 @@
-"""The specs' own cases of SSZ, ssz_generic, on tables made of their types."""
+"""The specs' own test cases of SSZ, ssz_generic, on tables made of their types."""
 
 import functools
 import importlib
@@ -26,7 +26,7 @@ MODULES = [
 
 @pytest.fixture(autouse=True)
 def of_bearable_length():
-    """As written, they have lists of lists of 1500 values."""
+    """Shortens lists: the original cases have lists of lists of 1500 values."""
 
     def shorter(rng, ty, max_bytes_length, max_list_length, mode, chaos):
         return get_random_ssz_object(rng, ty, 300, 30, mode, chaos)
@@ -37,7 +37,7 @@ def of_bearable_length():
 
 @functools.cache
 def table(ty):
-    """A table that has the type, and its name there."""
+    """A table with the type, and the type's name there."""
     lines, known = [], set()
 
     def add(ty):
@@ -80,13 +80,13 @@ def cases(module, suite):
         "invalid_test_case": lambda ty, function, rng=None: (ty, seeded(function, rng)),
     }
     own = {name: maker for name, maker in makers.items() if hasattr(module, name)}
-    # those of containers make progressive ones' for them
+    # functions of containers make the values of progressive ones
     with values.patched(ssz_container, **makers), values.patched(module, **own):
         yield from getattr(module, f"{suite}_cases")()
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_valid_ones_are_read(module, walkers):
+def test_valid_cases_have_the_json_and_root_of_the_specs(module, walkers):
     count = 0
     for _, make in cases(module, "valid"):
         value = make()
@@ -97,12 +97,12 @@ def test_valid_ones_are_read(module, walkers):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_invalid_ones_are_refused(module, walkers):
+def test_invalid_cases_are_rejected(module, walkers):
     count = 0
     for name, (ty, make) in cases(module, "invalid"):
         try:
             wrong = make()
-        except SkippedTest:  # a change that has left it valid, as the specs see it
+        except SkippedTest:  # a change after which the specs find the value valid
             continue
         count += 1
         with pytest.raises(Refused):

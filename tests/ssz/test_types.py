@@ -1,4 +1,4 @@
-"""Each table has the specs' containers, field by field, and nothing else."""
+"""Each table has the specs' containers, field by field, and no other ones."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 import specs
 
-# Of the execution layer, which tests/ssz/test_execution.py is about.
+# Types of the execution layer, which tests/ssz/test_execution.py tests.
 EXECUTION = {
     "EngineWithdrawal",
     "ExecutionPayloadAmsterdam",
@@ -32,7 +32,7 @@ forks_and_presets = pytest.mark.parametrize(
 
 
 @forks_and_presets
-def test_containers_are_the_specs(fork, preset, described):
+def test_containers_equal_the_containers_of_the_specs(fork, preset, described):
     ours = described(fork, preset)
     theirs = specs.of(fork, preset)
     for name, ty in theirs.items():
@@ -47,7 +47,7 @@ def test_containers_are_the_specs(fork, preset, described):
 
 
 @forks_and_presets
-def test_other_names_are_the_specs(fork, preset, described):
+def test_other_types_equal_the_types_of_the_specs(fork, preset, described):
     spec = specs.module(fork, preset)
     for name, what in described(fork, preset).items():
         theirs = getattr(spec, name, None)
@@ -61,7 +61,7 @@ def test_renamed_fields_have_their_old_names_in_the_pinned_specification(fork, n
     assert specs.RENAMED[fork, name].keys() <= fields.keys(), "remove it from RENAMED"
 
 
-def test_what_is_left_out_is_there_to_be_left_out():
+def test_excluded_containers_exist_in_the_specs():
     left_out = set()
     for fork in specs.FORKS:
         left_out |= vars(specs.module(fork, "mainnet")).keys()
@@ -69,8 +69,8 @@ def test_what_is_left_out_is_there_to_be_left_out():
 
 
 @pytest.mark.parametrize("preset", specs.PRESETS)
-def test_lodestar_has_them_too(preset, lodestar):
-    """Names that beacon-APIs gave us, and not the specs, are confirmed so."""
+def test_types_exist_in_lodestar_except_the_listed_ones(preset, lodestar):
+    """Lodestar confirms names that come from beacon-APIs, and not from the specs."""
     theirs = json.loads(lodestar(preset).ask("names"))
     for fork in specs.FORKS:
         ours = set(specs.of(fork, preset))

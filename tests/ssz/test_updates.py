@@ -1,4 +1,4 @@
-"""How the command line names the forks of mainnet's light client updates."""
+"""The command line's fork digests for mainnet's light client updates."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ GENESIS_VALIDATORS_ROOT = (
 )
 
 
-def test_mainnets_fork_digests_are_the_specs():
+def test_fork_digests_of_mainnet_equal_the_digests_of_the_specs():
     table = re.findall(
         r"\(([\d_]+), Fork::(\w+), \[([0-9a-fx, ]+)\]\)", SOURCE.read_text()
     )
@@ -39,5 +39,5 @@ def test_mainnets_fork_digests_are_the_specs():
         for epoch in sorted(epochs)
     ]
     assert ours == theirs
-    # gloas has none yet
+    # gloas has no epoch yet
     assert spec.config.GLOAS_FORK_EPOCH == 2**64 - 1

@@ -1,4 +1,4 @@
-"""Random values of each type: SSZ, JSON and roots are the specs' and Lodestar's."""
+"""Random values of each type: SSZ, JSON and roots equal the specs' and Lodestar's."""
 
 import json
 
@@ -10,7 +10,7 @@ from process import Refused
 
 
 def types(names, **forks):
-    """Those of these forks of each preset."""
+    """Parameters: the named types of these forks of each preset."""
     cases = [
         (preset, fork, name) for preset in forks for fork in forks[preset] for name in names(fork)
     ]
@@ -22,12 +22,12 @@ def all_of(fork):
 
 
 def lodestars(fork):
-    """Which Lodestar has, too: tests/ssz/test_types.py sees to the others."""
+    """Types that Lodestar has, too: tests/ssz/test_types.py checks the others."""
     return sorted(all_of(fork) - specs.NOT_IN_LODESTAR.keys())
 
 
 def lower(value):
-    """JSON with its hex in lower case: Lodestar writes addresses as EIP-55 says."""
+    """JSON with its hex in lower case: Lodestar writes addresses in the notation of EIP-55."""
     if isinstance(value, dict):
         return {name: lower(field) for name, field in value.items()}
     if isinstance(value, list):
@@ -36,7 +36,7 @@ def lower(value):
 
 
 @types(all_of, minimal=specs.FORKS)
-def test_the_specs_agree(preset, fork, name, walkers):
+def test_random_values_have_the_ssz_json_and_root_of_the_specs(preset, fork, name, walkers):
     ty = specs.of(fork, preset)[name]
     rng = values.source(fork, preset, name)
     for mode, chaos in [(mode, False) for mode in values.MODES] + 4 * [(values.MODES[0], True)]:
@@ -45,12 +45,12 @@ def test_the_specs_agree(preset, fork, name, walkers):
 
 
 @types(lodestars, mainnet=specs.FORKS, minimal=specs.FORKS, gnosis=["capella", "gloas", "heze"])
-def test_lodestar_agrees_too(preset, fork, name, walkers, lodestar):
+def test_random_values_have_the_ssz_json_and_root_of_lodestar(preset, fork, name, walkers, lodestar):
     ty = specs.of(fork, preset)[name]
     rng = values.source("lodestar", fork, preset, name)
     for chaos in (False, True) if preset == "minimal" else (False,):
-        # Lodestar's gloas lists have limits that the specifications' progressive ones have not,
-        # and its deposits can't be there
+        # Lodestar's gloas lists have limits that the specifications' progressive ones lack, and
+        # its deposits are excluded there
         length = 1 if fork in ("gloas", "heze") else 3
         value = values.value(rng, ty, values.MODES[0], chaos, length, values.SAFE)
         for part in values.fields_of(value):
@@ -85,7 +85,7 @@ def changed(rng, ssz):
 
 
 @pytest.mark.parametrize("fork", specs.FORKS)
-def test_wrong_ssz_is_refused_as_the_specs_refuse_it(fork, walkers):
+def test_wrong_ssz_is_rejected_when_the_specs_reject_it(fork, walkers):
     refused = accepted = 0
     for name, ty in specs.of(fork, "minimal").items():
         rng = values.source("changed", fork, name)
@@ -97,12 +97,12 @@ def test_wrong_ssz_is_refused_as_the_specs_refuse_it(fork, walkers):
             wrong = changed(rng, ssz)
             try:
                 value = ty.decode_bytes(wrong)
-                # it takes a first offset for a length, and may leave bytes out
+                # the specs read a first offset as a length, and may leave bytes out
                 assert value.encode_bytes() == wrong
-                # text that is none
+                # invalid text
                 specs.json_of(value)
                 root = bytes(value.hash_tree_root())
-            except Exception:  # it has no class for this
+            except Exception:  # the specs have no class for this error
                 refused += 1
                 with pytest.raises(Refused):
                     walkers.ask("check", wrong, **about)

@@ -1,6 +1,6 @@
-"""A chain with all of the forks, what its nodes say of it, and light clients'
-updates of each epoch, as the specifications' own code makes them: for tests that
-run in another Python. The first line is the node's, each other one an update's.
+"""A chain with all of the forks, its nodes' constants, and light client updates of each epoch, made
+by the specifications' own code for tests that run in another Python. The first line has the
+constants, each other line an update.
 
 updates.py PRESET
 """
@@ -27,14 +27,14 @@ def chain():
         changes[f"{fork.upper()}_FORK_EPOCH"] = spec.Epoch(epoch)
         if fork == "fulu":
             epochs[epoch + 1] = fork
-            # not in their order
+            # out of order
             schedule = [(epoch + 1, 15), (epoch, 12)]
     entries = [{"EPOCH": spec.Epoch(since), "MAX_BLOBS_PER_BLOCK": spec.Uint64(most)} for since, most in schedule]
     return spec.config._replace(BLOB_SCHEDULE=tuple(entries), **changes), epochs
 
 
 def text(value):
-    """As the Beacon API writes a constant."""
+    """A constant in the Beacon API's form."""
     if isinstance(value, (tuple, list)):
         return [{name: text(part) for name, part in entry.items()} for entry in value]
     return f"0x{bytes(value).hex()}" if isinstance(value, bytes) or hasattr(value, "vector_length") else str(value)

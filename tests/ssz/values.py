@@ -1,4 +1,4 @@
-"""Random values of the specs' types, and what to expect of them."""
+"""Random values of the specs' types, and their expected SSZ, JSON and roots."""
 
 import contextlib
 import json
@@ -12,14 +12,14 @@ from eth_consensus_specs.utils.ssz.ssz_typing import Boolean, Container, Vector
 import specs
 
 MODES = list(RandomizationMode)
-# Lodestar holds most numbers as JavaScript does.
+# Largest integer that Lodestar represents exactly, as a JavaScript number.
 SAFE = 2**53
-# A longer vector is made of a few values that are not zero.
+# Length above which a vector has only a few values that are not zero.
 DENSE = 300
 
 
 def source(*about):
-    """Always the same for the same."""
+    """A random generator with a seed made of the arguments."""
     return random.Random(zlib.crc32(repr(about).encode()))
 
 
@@ -34,7 +34,7 @@ def patched(module, **others):
 
 
 def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
-    """A random one; its numbers are below the limit, if there is one."""
+    """A random value; its numbers are below the limit, if there is one."""
 
     def limited(value):
         if number_limit is None or isinstance(value, Boolean):
@@ -66,7 +66,7 @@ def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
 
 
 def fields_of(value):
-    """Containers in containers, itself among them."""
+    """All containers within a value, including itself."""
     if isinstance(value, Container):
         yield value
         for name in value.fields():
@@ -74,7 +74,7 @@ def fields_of(value):
 
 
 def assert_all_agree(walkers, rng, value, **about):
-    """Ours and the specs'. Returns the SSZ, the JSON and the root."""
+    """Asserts that the walkers and the specs agree; returns the SSZ, the JSON and the root."""
     ssz, root = value.encode_bytes(), bytes(value.hash_tree_root())
     about["piece"] = int(2 ** rng.uniform(0, 16))
     walkers.ask("check", ssz, **about)

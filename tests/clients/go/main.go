@@ -1,6 +1,6 @@
-// Asks a Beacon API as validator clients in Go do, that use Attestant's go-eth2-client:
-// go-client URL <JOBS. Each job {"call", "id", "json"} is answered with a line: the
-// fork of what came and its value as SSZ; or what went wrong.
+// Sends requests to a Beacon API as validator clients in Go do, with Attestant's
+// go-eth2-client: go-client URL <JOBS. Each job {"call", "id", "json"} results in a line:
+// the fork of the response and its value as SSZ; or the error.
 package main
 
 import (
@@ -81,8 +81,8 @@ func main() {
 	}
 }
 
-// ask gives the fork of what came, and its value; of a list its elements, one after
-// the other.
+// ask returns the fork of a response, and its value; for a list the concatenation of its
+// elements.
 func ask(ctx context.Context, client eth2client.Service, job job) (string, []value, error) {
 	switch job.Call {
 	case "block":

@@ -1,7 +1,6 @@
-// Asks a Beacon API as Lodestar's validator client does, URL FORK <JOBS; it is run
-// where its packages are:
-// each job {"group", "call", "args", "wire"} is answered with a line: the status,
-// what the answer came as, its fork, and its value as SSZ; or what went wrong.
+// Sends requests to a Beacon API as Lodestar's validator client does, URL FORK <JOBS, from
+// the folder of its packages: each job {"group", "call", "args", "wire"} results in a line:
+// the status, the response's format, its fork, and its value as SSZ; or the error.
 //
 // A "value" of a job, {"type", "json"}, becomes an argument of that name.
 import {readFileSync} from "node:fs";
@@ -11,7 +10,7 @@ import {ssz} from "@lodestar/types";
 
 const [url, fork] = process.argv.slice(1);
 
-// all is of that fork, whatever its slot is
+// all values are of that fork, at any slot
 const forks = ["altair", "bellatrix", "capella", "deneb", "electra", "fulu", "gloas"];
 const epochs = {};
 forks.forEach((name, place) => {

@@ -1,8 +1,8 @@
-"""Asks a Beacon API with httpx and the specifications' own types: ask.py URL FORK <JOBS.
-Each job is answered with a line, as of tests/clients/lodestar.
+"""Sends requests to a Beacon API with httpx and the specifications' own types: ask.py URL FORK
+<JOBS. Each job results in a line, as in tests/clients/lodestar.
 
-{"path", "type"} gets a value: SSZ, or JSON where the answer is that, as its head says.
-{"path", "type", "json"} publishes one in SSZ, and in JSON where that is refused with 415.
+{"path", "type"} fetches a value: as SSZ, or as JSON if the response's head names that type.
+{"path", "type", "json"} publishes a value as SSZ, and as JSON after a 415.
 """
 
 import json
@@ -27,7 +27,7 @@ def get(client, job):
         return {"status": response.status_code, "error": response.json()["message"]}
     media_type = response.headers["Content-Type"]
     assert media_type == OCTETS, media_type
-    # strict: what it reads it would write
+    # strict: the bytes must equal the value's own encoding
     value = types[job["type"]].decode_bytes(response.content)
     assert value.encode_bytes() == response.content
     return {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""nginx's own tests, on nginx as it is and with sszip in every http block.
+"""nginx's own tests, on stock nginx and with sszip in every http block.
 
     run.py --suite FOLDER --module MODULE [--nginx NGINX] [FILE.t ...]
 
 FOLDER is a clone of nginx-tests (https://github.com/nginx/nginx-tests) of about
-the age of NGINX. Each file runs on stock nginx and in each of MODES. A test that
-comes out otherwise than on stock nginx is a difference; it is printed, and the
-status is 1, if explained.toml doesn't say why. One that is none when the file is
-run again is printed only, as unsteady. What nginx's own gzip does to a test is no
-difference either: a coded answer has no ranges.
+the age of NGINX. Each file runs on stock nginx and in each of MODES. A test with
+another outcome than on stock nginx is a difference; it is printed, and the status
+is 1, if explained.toml has no reason for it. A difference that is gone when the
+file is run again is printed only, as unsteady. An effect that nginx's own gzip has
+on a test is no difference either: a compressed response has no ranges.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SSZIP = "sszip on; sszip_types *; sszip_min_length 1;"
 
 @dataclass(frozen=True)
 class Mode:
-    """What is added to every http block, and whether the client takes gzip."""
+    """Additions to every http block, and whether the client accepts gzip."""
 
     name: str
     http: str
@@ -44,7 +44,7 @@ class Mode:
 GZIP = "gzip on; gzip_types *; gzip_min_length 1; gzip_proxied any; gzip_http_version 1.0;"
 STOCK = [Mode("stock", ""), Mode("gzip on", GZIP)]
 STOCK_GZIP = [Mode("stock, gzip", "", gzip=True), Mode("gzip on, gzip", GZIP, gzip=True)]
-# Each beside those that it may be like, stock nginx first.
+# Each mode with those whose outcomes it may have, stock nginx first.
 MODES = {
     "on": (STOCK, Mode("on", SSZIP)),
     "cache": (STOCK, Mode("cache", SSZIP + " sszip_cache on;")),
@@ -64,16 +64,16 @@ DIRECTIVE = re.compile(r"\s#\s*(todo|skip)\b.*$", re.I)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One test of a file: its name and how it came out."""
+    """One test of a file: its name and its result."""
 
     name: str
     state: str
 
 
 def outcomes(tap):
-    """What TAP says, by number. A planned test that is not there is missing.
+    """The outcomes in TAP, by number. A planned test that is absent is missing.
 
-    What is to do may come out either way; it is "todo".
+    A test marked TODO may have either result; it is "todo".
     """
     found = {}
     planned = 0
@@ -99,10 +99,10 @@ def outcomes(tap):
 
 
 def differences(references, got):
-    """The tests that came out as in no reference: {number: (name, how it was, how it is)}.
+    """The tests whose outcome differs from every reference: {number: (name, before, now)}.
 
-    What is missing in any but the first reference, stock nginx, says nothing: the file
-    may set what that one sets and not start.
+    A missing test in any reference but the first one, stock nginx, proves nothing: the
+    file may set the same directives as the mode, and not start.
     """
     missing = Outcome("", "missing")
     different = {}
@@ -116,7 +116,7 @@ def differences(references, got):
 
 
 class Explanations:
-    """explained.toml: which differences are meant, and why."""
+    """explained.toml: the expected differences, and their reasons."""
 
     def __init__(self, path):
         self.entries = tomllib.loads(path.read_text())["explained"]
@@ -125,7 +125,7 @@ class Explanations:
                 raise SystemExit(f"{path}: no mode {', '.join(sorted(unknown))}")
 
     def why(self, file, mode, name):
-        """Why this difference is none that matters, or None."""
+        """The reason why this difference does not matter, or None."""
         for entry in self.entries:
             if entry["file"] == file and mode in entry["modes"] and re.fullmatch(entry["test"], name):
                 return entry["why"]
@@ -133,7 +133,7 @@ class Explanations:
 
 
 class Suite:
-    """The suite's folder, and how its files are run."""
+    """The suite's folder, and the way to run its files."""
 
     def __init__(self, folder, nginx, module, scratch):
         self.folder = folder
@@ -142,9 +142,9 @@ class Suite:
         self.scratch = scratch
 
     def wrapper(self):
-        """nginx as the suite shall see it: without modules that are packages of their own.
+        """An nginx without the modules of other packages, for the suite.
 
-        It would load them all from where nginx is, and not start.
+        The suite would load them all from nginx's folder, and nginx would not start.
         """
         path = self.scratch / "nginx"
         nginx = shlex.quote(str(self.nginx))
@@ -157,7 +157,7 @@ class Suite:
         return path
 
     def check(self):
-        """Ends the run where nginx doesn't start with the module: no test would say why."""
+        """Ends the run if nginx doesn't start with the module: no test would report it."""
         configuration = self.scratch / "nginx.conf"
         configuration.write_text(
             f"load_module {self.module};\nerror_log stderr;\nevents {{}}\nhttp {{ {MODES['cache'][1].http} }}\n"
@@ -170,7 +170,7 @@ class Suite:
     def environment(self, mode):
         """The suite's settings for a mode."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_NGINX", "PERL5"))}
-        # workers of root would be nobody, who may not read the suite's folders
+        # by default the workers of root run as a user who may not read the suite's folders
         user = f"user {pwd.getpwuid(0).pw_name};\n" if os.geteuid() == 0 else ""
         load = f"load_module {self.module};\n" if "sszip" in mode.http else ""
         settings = {
@@ -203,7 +203,7 @@ class Suite:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # nginx and the suite's daemons go with it
+            # nginx and the suite's daemons end with it
             start_new_session=True,
         )
         has_ended = True
@@ -218,7 +218,7 @@ class Suite:
     def compare(self, file, names):
         """Runs a file in the modes named: its outcomes on stock nginx, its differences.
 
-        Each is (mode, name, how it was, how it is, whether it came again).
+        Each is (mode, name, before, now, whether it was repeated).
         """
         run = functools.cache(lambda mode: self.run(file, mode))
         found = []
@@ -235,7 +235,7 @@ class Suite:
 
 
 def arguments():
-    """The command line's."""
+    """The arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--suite", type=Path, required=True, help="the folder of nginx-tests")
     parser.add_argument("--nginx", type=Path, default=Path("/usr/sbin/nginx"))
@@ -255,7 +255,7 @@ def arguments():
 
 
 def main():
-    """Runs, prints, and says how it went."""
+    """Runs the suite, prints the differences, and returns the status."""
     given = arguments()
     names = given.mode or list(MODES)
     explanations = Explanations(given.explained)

@@ -1,7 +1,7 @@
-//! The core as a WebAssembly host has it: without threads, clock, randomness
-//! or a C library, and with no function of the host's.
+//! The core in a WebAssembly host: without threads, clock, randomness or a C library, and
+//! with no function of the host's.
 //!
-//! `scripts/check-wasm` builds this, sees that it imports nothing, and runs it.
+//! `scripts/check-wasm` builds this crate, checks that it imports nothing, and runs it.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use sszip_core::memory::Budget;
 use sszip_core::ssz::{self, Fork, Preset, Schema};
 use sszip_core::zstd::unzstd;
 
-/// Longer than what a host is asked to code off its loop, which this one can't.
+/// Length of a body that other hosts compress off their event loop, which this host can't.
 const LENGTH: usize = 300_000;
 
-/// 0, or the number of the first step that did not come out.
+/// Runs all steps; returns 0, or the number of the first step that failed.
 #[no_mangle]
 #[allow(unsafe_code)] // an exported name
 pub extern "C" fn sandbox() -> u32 {
@@ -40,7 +40,7 @@ fn body() -> Vec<u8> {
     body
 }
 
-/// An exchange up to the head of its answer.
+/// An exchange up to the head of its response.
 fn begin(content_length: Option<u64>) -> Option<(Exchange, HeadAction)> {
     let mut directives = Directives::default();
     directives.set("enable", &[b"on"]).ok()?;
@@ -68,7 +68,7 @@ fn begin(content_length: Option<u64>) -> Option<(Exchange, HeadAction)> {
     Some((exchange, action))
 }
 
-/// A body of known length is coded whole, and decodes.
+/// Compresses a body of known length in one shot, and decodes it.
 fn held() -> Option<bool> {
     let body = body();
     let (mut exchange, action) = begin(Some(body.len() as u64))?;
@@ -85,7 +85,7 @@ fn held() -> Option<bool> {
     Some(action == HeadAction::Hold && sent.len() < body.len() && decoded == body)
 }
 
-/// One of unknown length is coded as it comes, and decodes.
+/// Compresses a body of unknown length as a stream, and decodes it.
 fn streamed() -> Option<bool> {
     let body = body();
     let (mut exchange, action) = begin(None)?;
@@ -106,7 +106,7 @@ fn streamed() -> Option<bool> {
     Some(action == HeadAction::Stream && decoded == body)
 }
 
-/// The numbers from 0 to 99, as the C library codes them at level 19.
+/// The numbers from 0 to 99, compressed by the C library at level 19.
 const NUMBERS: &[u8] =
     b"\x28\xb5\x2f\xfd\x60\xf9\x05\x15\x05\x00\xc2\x8c\x20\x16\xa0\xa9\xc5\x78\x22\x6f\
     \xc6\x44\x12\xe1\xbf\x2a\xd0\x76\xf7\x4e\x29\x25\xb0\xfa\x5f\xad\x84\x05\xa0\x86\
@@ -118,7 +118,7 @@ const NUMBERS: &[u8] =
     \x80\x62\x10\x63\xa8\x11\xa0\xf8\xfd\x37\xe0\xe7\x10\x7e\x44\xe8\x07\x93\x9d\x9b\
     \xeb\x50\x91\x8f\x8f\x2f\x3f\x8e\x71\x21\x90\xaa";
 
-/// What a client has coded decodes, and what is damaged does not.
+/// Decodes a body that a client has compressed, and rejects a damaged one.
 fn coded() -> Option<bool> {
     let numbers: Vec<String> = (0..100)
         .map(|n| format!("{{\"number\":\"0x{n:x}\"}}"))
@@ -129,7 +129,7 @@ fn coded() -> Option<bool> {
     Some(decoded == body.as_bytes() && cut.is_err())
 }
 
-/// JSON becomes SSZ, which is right, has a root, and becomes JSON again.
+/// Converts JSON to SSZ, checks it, computes its root, and converts it back.
 fn values() -> Option<bool> {
     let json = br#"{"epoch":"7","root":"0x0101010101010101010101010101010101010101010101010101010101010101"}"#;
     let schema = Schema::of(Fork::Electra, Preset::Mainnet);
@@ -141,7 +141,7 @@ fn values() -> Option<bool> {
     Some(again == json && bytes.len() == 40 && root != [0; 32])
 }
 
-/// The owner of a store is asked by calls, one of which nobody answers.
+/// Queries the owner of a store by callouts, one of them without a reply.
 fn called() -> Option<bool> {
     let (shared, queue) = (Shared::default(), Arc::new(Queue::default()));
     let waiter = shared.event_loop(queue.clone()).waiter(7);
@@ -174,7 +174,7 @@ fn called() -> Option<bool> {
     };
     shared.finish(token, Outcome::Alone);
     let given_back = calls.next(&shared, 1)?.message.method == "DELETE";
-    // a clock that nobody has is not asked
+    // the crate has no clock: the times are arguments
     ask(2)?;
     let is_last = calls.next(&shared, 1_000).is_none();
     let has_gone_on = matches!(shared.flights.claim(waiter), Some(Turn::Lead(_)));
@@ -184,7 +184,7 @@ fn called() -> Option<bool> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_step_comes_out() {
+    fn sandbox_returns_zero_when_every_step_succeeds() {
         assert_eq!(super::sandbox(), 0);
     }
 }

@@ -1,6 +1,6 @@
-// Answers what tests/ssz asks of Lodestar's types: the questions and answers
-// of shared-core/examples/ssz_oracle.rs, with other ops, for one preset
-// (LODESTAR_PRESET). Its argument is where the packages are installed.
+// Answers requests of tests/ssz about Lodestar's types: the protocol of
+// shared-core/examples/ssz_oracle.rs, with other ops, for one preset (LODESTAR_PRESET).
+// Its argument is the folder of the packages.
 import {readSync, writeSync} from "node:fs";
 import {pathToFileURL} from "node:url";
 
@@ -9,14 +9,14 @@ const types = pathToFileURL(`${folder}/node_modules/@lodestar/types/lib/index.js
 const {ssz} = await import(types.href);
 
 const ops = {
-  // of all forks, so that each is asked for once
+  // types of all forks, so that each is looked up once
   names: () =>
     Object.fromEntries(
       Object.entries(ssz)
         .filter(([, types]) => types.BeaconState)
         .map(([fork, types]) => [fork, Object.keys(types)])
     ),
-  // what it makes of the SSZ: its root, its JSON, and the SSZ of that
+  // the root of the SSZ, its JSON, and the SSZ of that JSON
   all: (type, bytes) => {
     const value = type.deserialize(bytes);
     const json = type.toJson(value);
