@@ -1,4 +1,4 @@
-"""Errors, each of which names its remedy."""
+"""Errors whose message names the remedy."""
 
 import os
 import subprocess

@@ -181,7 +181,7 @@ def builder_types(fork, preset, made):
 
 
 def proof_types(fork, preset):
-    """Types of EIP-8025, of which the pinned specification has an older draft."""
+    """Types of EIP-8025. The pinned specification contains an older draft."""
     if FORKS.index(fork) < FORKS.index("gloas"):
         return {}
     spec = module(fork, preset)

@@ -11,7 +11,8 @@ OTHER = typed("filters.http.header_mutation.v3.HeaderMutation")
 
 
 class Discovers:
-    """An Envoy with a filter in a file, with these settings and those of each version."""
+    """An Envoy that discovers its filter from a file. Each version overrides the common
+    `settings`."""
 
     version = 0
 

@@ -1,5 +1,5 @@
-"""The rows of the parity table on a host: how their answers come, and whether they
-are right."""
+"""Rows of the parity table on a host: how the node's response is split, and assertions on
+the host's response."""
 
 import re
 import zlib
@@ -24,7 +24,8 @@ def at_random(case):
 
 
 def exchange(host, path, case):
-    """The case's answer at that path, the connection being usable after it."""
+    """The response to the case's request at `path`. Asserts that the connection is usable
+    afterwards."""
     uri = host.uri(path)
     request = {
         "method": case.request["method"],
@@ -39,21 +40,21 @@ def exchange(host, path, case):
         if response.framing == "close":
             connection.ended()
         else:
-            # A byte too many or too few would show in the next answer.
+            # An excess or missing byte would break the next response.
             connection.send(request_bytes("/in-step"))
             assert connection.read().status == 204
     return host.named(response, uri)
 
 
 def judge(case, response, origin):
-    """What the row says of the answer, and of what the node was asked."""
+    """Asserts the row's expectations of the response and of the upstream request."""
     assert response.status == case.expect["status"]
     if "mode" in case.expect:
         assert response.mode == case.expect["mode"]
     judge_body(case, response)
     judge_length(case, response)
     for name, value in case.expect.get("headers", []):
-        # some hosts join lines without the space
+        # Some hosts join header lines without the space.
         assert re.sub(r",\s*", ", ", response.header(name) or "") == value, name
     for name in case.expect.get("absent", []):
         assert response.all(name) == [], name
@@ -77,7 +78,7 @@ def judge_body(case, response):
         assert response.body == case.sent
     else:
         assert gunzip(response.body) == case.plain
-        # Of a stream nobody knows beforehand what it will come to.
+        # The compressed length of a stream is unknown in advance.
         assert (
             len(response.body) < len(case.plain)
             or case.refuses_identity
@@ -91,5 +92,5 @@ def judge_length(case, response):
     elif case.request["method"] == "HEAD":
         assert response.length == len(case.sent)
     else:
-        # The strict client has already read exactly that many bytes.
+        # The strict client has already read exactly this number of bytes.
         assert response.framing == "length"

@@ -1,9 +1,8 @@
 /*
- * Loaded before the C library into an nginx, or an Envoy, under test.  It refuses
- * memory, as a system that has none would, to the process and at the place that
- * the test names, shows how much of a connection's bytes an event loop takes in
- * one turn, and makes a process's disk slow.  The test writes what it wants into
- * a page that both have mapped.
+ * Fault injection: a library that is preloaded into the nginx or Envoy under test.
+ * It fails the memory allocations that the test selects, measures how many bytes
+ * the event loop reads in one turn, and delays a process's disk writes.  The test
+ * controls it through a page of memory that both processes have mapped.
  */
 
 #define _GNU_SOURCE
@@ -23,32 +22,32 @@
 #include <unistd.h>
 
 
-/* harness/preload.py has the same, in this order */
+/* harness/preload.py declares the same fields in the same order */
 
 struct page {
-    /* what is refused */
-    uint64_t  pid;          /* in which process; 0: in none */
-    uint64_t  from;         /* allocations of so many bytes ... */
-    uint64_t  to;           /* ... to so many */
-    uint64_t  caller;       /* 1: by the program itself; 2: by libraries */
-    uint64_t  thread;       /* 1: in the main thread; 2: in others; 0: in any */
-    uint64_t  skip;         /* not the first ones */
-    uint64_t  most;         /* and no more than these */
+    /* allocations that fail */
+    uint64_t  pid;          /* process whose allocations fail; 0: none */
+    uint64_t  from;         /* minimum size of such an allocation, bytes */
+    uint64_t  to;           /* maximum size of such an allocation, bytes */
+    uint64_t  caller;       /* 1: the program itself; 2: a library */
+    uint64_t  thread;       /* 1: the main thread; 2: other threads; 0: any */
+    uint64_t  skip;         /* number of matching allocations that succeed first */
+    uint64_t  most;         /* maximum number of allocations that fail */
 
-    uint64_t  seen;         /* how many there were of that kind */
+    uint64_t  seen;         /* number of matching allocations */
     uint64_t  refused;
 
-    /* what is read */
-    uint64_t  reader;       /* by which process, from Unix sockets */
-    uint64_t  patience;     /* ms that it waits for a peer that sends slowly */
-    uint64_t  total;        /* bytes */
-    uint64_t  turn;         /* of them, in this turn of the event loop */
-    uint64_t  longest;      /* most bytes in one turn */
+    /* reads */
+    uint64_t  reader;       /* process whose reads from Unix sockets are counted */
+    uint64_t  patience;     /* ms to wait for a slow peer's next bytes */
+    uint64_t  total;        /* bytes read */
+    uint64_t  turn;         /* bytes read in this turn of the event loop */
+    uint64_t  longest;      /* maximum of `turn` */
 
-    /* what is slow */
-    uint64_t  writer;       /* the disk of which process; UINT64_MAX: of any */
-    uint64_t  delay;        /* ms that each fdatasync() and fsync() takes */
-    uint64_t  delayed;      /* how many there were */
+    /* slow disk */
+    uint64_t  writer;       /* process whose disk is slow; UINT64_MAX: every process */
+    uint64_t  delay;        /* ms by which each fdatasync() and fsync() is delayed */
+    uint64_t  delayed;      /* number of delayed calls */
 };
 
 
@@ -93,7 +92,7 @@ find_program(struct dl_phdr_info *info, size_t size, void *data)
         }
     }
 
-    /* the program is the first one */
+    /* dl_iterate_phdr() reports the program first: stop */
 
     return 1;
 }
@@ -196,7 +195,7 @@ calloc(size_t n, size_t size)
 
     if (next_calloc == NULL) {
 
-        /* dlsym() may want some itself; what is freed of it is nobody's */
+        /* dlsym() may call calloc() itself; that memory belongs to no allocator */
 
         if (used != 0) {
             p = early + used;
@@ -250,9 +249,9 @@ posix_memalign(void **memory, size_t alignment, size_t size)
 
 
 /*
- * A program with a malloc() of its own (Envoy) has it called by the libraries that
- * it loads, too.  Their references lead here all the same once one is loaded, and
- * from here to the program's.
+ * The libraries that a program with its own malloc() (Envoy) loads call that
+ * malloc().  dlopen() redirects their references to the functions of this file,
+ * which call the program's.
  */
 
 static const struct {
@@ -296,7 +295,7 @@ divert(const ElfW(Rela) *rela, size_t size, ElfW(Addr) base,
                 continue;
             }
 
-            /* it may be read-only by now */
+            /* the page of the reference may be read-only (RELRO) */
 
             pages = (void *) ((uintptr_t) place & ~(length - 1));
 
@@ -382,7 +381,7 @@ dlopen(const char *file, int mode)
 }
 
 
-/* as much as there is room for, unless the peer says nothing for so long */
+/* reads until the buffer is full or the peer has sent nothing for `patience` ms */
 
 static ssize_t
 recv_patiently(int fd, unsigned char *data, size_t len, int flags)
