@@ -103,7 +103,7 @@ def serve(origin):
     origin.answers(beacon, "/beacon")
 
 
-class Ask:
+class CheckedRequest:
     """One request, and the check of its response."""
 
     def __init__(self, chance):
@@ -160,7 +160,7 @@ def load(nginx, seed, requests):
         chance = random.Random(f"{seed} {number}")
         try:
             for _ in range(requests):
-                outcomes.append(ask(nginx, Ask(chance)))
+                outcomes.append(ask(nginx, CheckedRequest(chance)))
         except BaseException as fault:  # a thread can't raise
             faults.append(fault)
 

@@ -126,7 +126,7 @@ def begun(ask, path, request):
     raise AssertionError("no update is started")
 
 
-class TestInTheBackground:
+class TestBackgroundUpdate:
     """The client whose request starts the update receives the stale response as well."""
 
     @pytest.mark.parametrize("path", ["/place", "/unbuffered", "/pages"])

@@ -214,7 +214,7 @@ class TestKeys:
         assert len(asked) == 2
 
 
-class TestWhatIsNotStored:
+class TestUncacheable:
     @pytest.mark.parametrize(
         "method, params, result",
         [
@@ -677,7 +677,7 @@ class TestMixedBatches:
         assert ask.node.count() == 4
 
 
-class TestLargeAnswersInIdentity:
+class TestLargeIdentityResponses:
     """Entries that are stored compressed are decoded off the event loop."""
 
     RESULT = b'"0x' + bodies.json(600000).hex().encode() + b'"'

@@ -365,7 +365,7 @@ def test_older_response_does_not_replace_a_newer_one_when_its_client_reads_slowl
 class TestProcess:
     """Followers when nginx reloads or is replaced."""
 
-    def ask_and_wait(self, nginx, origin, change, counted=12):
+    def send_coalesced_requests(self, nginx, origin, change, counted=12):
         """Sends 12 requests, `counted` of them in flight in workers that the status counts."""
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
@@ -373,15 +373,15 @@ class TestProcess:
         number, before = fresh(), len(origin.received())
         askers = [Asker(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
 
-        def have_asked(count):
+        def wait_for_requests(count):
             nginx.wait_for(
                 lambda: len(origin.received()) - before + waiting_requests(nginx) == count, "all to wait"
             )
 
-        have_asked(8)
+        wait_for_requests(8)
         change()
         late = [Asker(nginx, block(number, str(n))) for n in range(8, 12)]
-        have_asked(counted)
+        wait_for_requests(counted)
         gate.set()
         for n, asker in enumerate(askers + late):
             assert asker.result().decoded == whole(LARGE, str(n))
@@ -389,7 +389,7 @@ class TestProcess:
     def test_followers_are_answered_when_nginx_reloads(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
         for _ in range(5):
-            self.ask_and_wait(nginx, origin, nginx.reload)
+            self.send_coalesced_requests(nginx, origin, nginx.reload)
         nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
 
     def test_followers_are_answered_when_nginx_is_upgraded(self, start_nginx, origin):
@@ -404,7 +404,7 @@ class TestProcess:
             nginx.wait_for(lambda: "gracefully shutting down" in nginx.error_log(), "the old worker to leave")
 
         # the new nginx does not count the seven that wait in the old one
-        self.ask_and_wait(nginx, origin, upgrade, counted=5)
+        self.send_coalesced_requests(nginx, origin, upgrade, counted=5)
         nginx.wait_for(lambda: not runs(old), "the old master to go", seconds=60)
 
     def test_responses_are_correct_when_nginx_reloads_under_load(self, start_nginx, origin):

@@ -67,7 +67,7 @@ def envelope(finalized=True, optimistic=False, data=b'{"x":1}'):
 FRESH = [("Cache-Control", "max-age=600")]
 
 
-class TestWhatTheNodeSays:
+class TestNodeHeaders:
     @pytest.mark.parametrize("first", ["gzip", None])
     @pytest.mark.parametrize("second", ["gzip", None])
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
@@ -140,7 +140,7 @@ class TestWhatTheNodeSays:
         assert len(resource.asked) == 2
 
 
-class TestWhileRevalidated:
+class TestStaleWhileRevalidate:
     """RFC 5861, 3."""
 
     @pytest.fixture
@@ -401,7 +401,7 @@ def test_entry_is_not_refreshed_by_a_304_that_nginx_made(start_nginx, origin):
     assert get().body == b'"new"'
 
 
-class TestWhatNginxDoesWithIt:
+class TestNginxFeatures:
     CONFIG = """
 sszip on;
 sszip_cache on;

@@ -235,7 +235,7 @@ def wait_until_serving(nginx, times=1):
     nginx.wait_for(lambda: nginx.error_log().count("sszip: serving on") >= times, "the owner")
 
 
-class TestTheOwner:
+class TestOwner:
     SECRET = "header=Authorization: Bearer top-secret"
 
     @pytest.mark.parametrize("single", [False, True])

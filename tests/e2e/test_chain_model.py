@@ -81,7 +81,7 @@ class Run:
         chosen = self.dice.sample(self.questions, min(len(self.questions), self.dice.choice([1, 1, 1, 5])))
         self.ask(list(dict.fromkeys(chosen)))
 
-    def ask_all(self):
+    def check_all_calls(self):
         """Sends all calls when the owner must know the head."""
         self.stand.nginx.wait_for(lambda: self.chain.head == self.head_of_owner(), "the head to be known")
         until = time.monotonic() + MOMENT
@@ -172,7 +172,7 @@ class Run:
 STEPS = [
     (100, Run.request),
     (20, Run.wonder),
-    (5, Run.ask_all),
+    (5, Run.check_all_calls),
     (10, Run.extend),
     (8, Run.reorg),
     (4, Run.finalize),

@@ -248,11 +248,11 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
             if delay == "1h":
                 asked = stand.chain.count("eth_getLogs")
 
-                def is_asked_again():
+                def is_repeated():
                     stand.is_right([sparse])
                     return stand.chain.count("eth_getLogs") >= asked + 3
 
-                stand.nginx.wait_for(is_asked_again, "the node to repeat it")
+                stand.nginx.wait_for(is_repeated, "the node to repeat it")
                 assert stand.class_of(sparse) == "unfinalized"
             else:
                 stand.nginx.wait_for(

@@ -138,7 +138,7 @@ def test_client_of_ssz_only_gets_no_json_when_a_fault_is_injected(broken, origin
 
 
 @pytest.fixture(scope="module")
-def unjudged(start_nginx):
+def panicking(start_nginx):
     nginx = start_nginx(CONFIG, module=FAULTS, main="env SSZIP_FAULT=panic-head;")
     nginx.expect("panicked")
     nginx.expect("sszip: the response was not judged, and is to be sent as SSZ only")
@@ -147,9 +147,9 @@ def unjudged(start_nginx):
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("status", [200, 404])
-def test_response_is_a_502_for_a_client_of_ssz_only_when_its_head_is_not_evaluated(unjudged, origin, method, status):
+def test_response_is_a_502_for_a_client_of_ssz_only_when_its_head_is_not_evaluated(panicking, origin, method, status):
     origin.answers(answer(VALUE, status=status, method=method))
-    ask = unjudged.head if method == "HEAD" else unjudged.get
+    ask = panicking.head if method == "HEAD" else panicking.get
     for _ in range(5):
         response = ask(CONSOLIDATIONS, headers=[OCTETS])
         assert (response.status, response.mode) == (502, "failed")
@@ -159,7 +159,7 @@ def test_response_is_a_502_for_a_client_of_ssz_only_when_its_head_is_not_evaluat
             assert (response.status, response.mode) == (status, "failed")
         # a path for which sszip has no SSZ
         assert ask("/", headers=[OCTETS]).status == status
-    assert "the response was not judged, and is to be sent as SSZ only" in unjudged.error_log()
+    assert "the response was not judged, and is to be sent as SSZ only" in panicking.error_log()
 
 
 def test_workers_survive_injected_faults(broken, origin):

@@ -67,7 +67,7 @@ class Gated(Node):
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(nginx, origin):
+def descriptors_are_closed(nginx, origin):
     (worker,) = nginx.workers()
     settled(nginx)
     before = len(os.listdir(f"/proc/{worker}/fd"))

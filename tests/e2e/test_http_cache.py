@@ -98,7 +98,7 @@ def run_all(suite, *ports):
         return list(pool.map(functools.partial(run, suite), ports))
 
 
-def lost(suite, port, names):
+def failures_after_retry(suite, port, names):
     """The tests that fail, with results, after one repetition: some have two seconds for a
     step, which a busy machine may miss."""
     results = run(suite, port, names) if names else {}
@@ -114,6 +114,6 @@ def test_http_cache_tests_that_proxy_cache_passes_are_passed(start_nginx, suite,
     nginx = start_nginx(CONFIG.replace("@cases@", str(cases)), workers=1)
     stock, ours = run_all(suite, nginx.ports["port"], nginx.ports["port_sszip"])
     assert len(stock) > 300 and len(passed(stock)) > 180
-    missed = lost(suite, nginx.ports["port_sszip"], sorted(passed(stock) - passed(ours) - set(RULES)))
+    missed = failures_after_retry(suite, nginx.ports["port_sszip"], sorted(passed(stock) - passed(ours) - set(RULES)))
     assert not missed, json.dumps(missed, indent=1)
     assert len(passed(ours)) >= len(passed(stock))

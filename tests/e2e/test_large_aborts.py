@@ -59,7 +59,7 @@ def node():
 def nginx(start_nginx, node):
     nginx = start_nginx(CONFIG % node.address)
     # threads and encoders have allocated their memory from then on
-    clients_leave(nginx, node, "length")
+    abort_clients(nginx, node, "length")
     return nginx
 
 
@@ -86,7 +86,7 @@ def whole(connection):
         return hashlib.sha256(response.body).hexdigest()
 
 
-def clients_leave(nginx, node, framing):
+def abort_clients(nginx, node, framing):
     """Clients abort while the node sends, during conversion, and while they receive; by
     close or reset."""
     chance = random.Random(framing)
@@ -111,7 +111,7 @@ def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def is_unharmed(nginx, origin, worker, before, had):
+def assert_worker_recovers(nginx, origin, worker, before, had):
     """Asserts that memory and descriptors of aborted requests are released."""
     settled(nginx)
     assert nginx.workers() == [worker]
@@ -133,14 +133,14 @@ def worker(nginx, origin):
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
     before, had = resident(worker), descriptors(worker)
     yield worker
-    is_unharmed(nginx, origin, worker, before, had)
+    assert_worker_recovers(nginx, origin, worker, before, had)
     assert whole(ask(nginx)) == expected
-    is_unharmed(nginx, origin, worker, before, had)
+    assert_worker_recovers(nginx, origin, worker, before, had)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_worker_recovers_when_clients_of_large_witnesses_abort(nginx, node, worker, framing):
-    clients_leave(nginx, node, framing)
+    abort_clients(nginx, node, framing)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -183,5 +183,5 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, origin):
     (worker,) = nginx.workers()
     assert whole(ask(nginx)) == expected
     settled(nginx)
-    is_unharmed(nginx, origin, worker, resident(worker), descriptors(worker))
+    assert_worker_recovers(nginx, origin, worker, resident(worker), descriptors(worker))
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "its memory")

@@ -112,15 +112,15 @@ def get(nginx, place, path, *headers):
     return nginx.get(path, None, port=port(place), headers=headers)
 
 
-def when_it_is_known(nginx, ask):
+def wait_for_ssz(nginx, ask):
     """The first response in SSZ: the probe that the first request starts ends soon."""
 
-    def is_it():
+    def ssz_response():
         response = ask()
         assert response.status in (200, 406), response.body
         return response if response.header("Content-Type") == OCTETS[1] else None
 
-    return nginx.wait_for(is_it, "an answer in SSZ")
+    return nginx.wait_for(ssz_response, "an answer in SSZ")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, b
     first = get(nginx, place, path, OCTETS, *conditions)
     # no request waits for the probe
     assert (first.status, first.mode) == (406, "ssz-invalid")
-    known = when_it_is_known(nginx, lambda: get(nginx, place, path, OCTETS))
+    known = wait_for_ssz(nginx, lambda: get(nginx, place, path, OCTETS))
     assert known.body == ssz
     for _ in range(3):
         assert get(nginx, place, path, OCTETS).body == ssz
@@ -161,7 +161,7 @@ def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, b
 def test_preset_is_read_from_a_compressed_response(nginx, origin, chain, blocks):
     origin.answers(answer(said(chain.spec), coding="gzip", split=bytewise, framing="chunked"), SPEC)
     origin.answers(served(blocks["minimal"]), BLOCK)
-    known = when_it_is_known(nginx, lambda: get(nginx, "gzipped", BLOCK, EITHER))
+    known = wait_for_ssz(nginx, lambda: get(nginx, "gzipped", BLOCK, EITHER))
     assert known.body == bytes.fromhex(blocks["minimal"]["ssz"])
 
 
@@ -226,7 +226,7 @@ def test_light_client_updates_of_every_fork_are_transcoded(nginx, origin, chain,
     origin.answers(answer(said(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json, coding=coding, framing=framing, split=scattered(7)), UPDATES)
     target = f"{UPDATES}?start_period=0&count=9"
-    known = when_it_is_known(nginx, lambda: get(nginx, place, target, EITHER))
+    known = wait_for_ssz(nginx, lambda: get(nginx, place, target, EITHER))
     assert known.body == chain.octets
     assert known.mode == "ssz"
     assert known.framing == "length"
@@ -252,7 +252,7 @@ def test_invalid_light_client_updates_are_rejected(nginx, origin, chain):
     origin.answers(answer(said(chain.spec)), SPEC)
     origin.answers(answer(said(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json), UPDATES)
-    when_it_is_known(nginx, lambda: get(nginx, "updates", UPDATES, EITHER))
+    wait_for_ssz(nginx, lambda: get(nginx, "updates", UPDATES, EITHER))
     items = json.loads(chain.json)
     late = json.loads(chain.json)
     late[3]["data"]["attested_header"]["beacon"]["slot"] = "0"
@@ -303,7 +303,7 @@ def test_light_client_updates_of_a_replay_node_are_transcoded(replayed, chain, o
     def ask():
         return replayed.get(UPDATES, None, headers=[OCTETS, ("X-Replay", options)])
 
-    assert when_it_is_known(replayed, ask).body == chain.octets
+    assert wait_for_ssz(replayed, ask).body == chain.octets
 
 
 def test_fork_schedule_is_probed_again_after_a_reload(start_nginx, origin, chain):
@@ -317,7 +317,7 @@ def test_fork_schedule_is_probed_again_after_a_reload(start_nginx, origin, chain
     def octets_with(schedule):
         origin.answers(answer(said({**chain.spec, "BLOB_SCHEDULE": schedule})), SPEC)
         nginx.reload()
-        return when_it_is_known(nginx, lambda: get(nginx, "learnt", UPDATES, OCTETS)).body
+        return wait_for_ssz(nginx, lambda: get(nginx, "learnt", UPDATES, OCTETS)).body
 
     schedule = chain.spec["BLOB_SCHEDULE"]
     more = [{**entry, "MAX_BLOBS_PER_BLOCK": "21"} for entry in schedule]

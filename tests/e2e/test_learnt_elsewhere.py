@@ -164,7 +164,7 @@ def nginx(request, start_nginx, certificate):
 
 
 @pytest.fixture(autouse=True)
-def the_workers_live_on(request):
+def workers_survive(request):
     if "nginx" not in request.fixturenames:
         yield
         return

@@ -88,7 +88,7 @@ def post(nginx, body, headers=(), path="/", **phases):
     return fetch(nginx.port, path, method="POST", body=body, headers=[JSON, *fields, *headers])
 
 
-def asked_in(nginx, phase, code, body=None, **request):
+def run_in_phase(nginx, phase, code, body=None, **request):
     """The results of a chunk that runs in a phase of a request to the node."""
     post(nginx, body or block(), **{phase: code}, **request)
     return heard(nginx, phase)
@@ -98,21 +98,21 @@ def test_cache_status_and_key_are_known_after_the_lookup(nginx, node):
     body, said = block(), "return sszip.status(), sszip.reason(), sszip.key()"
     for phase, statuses in (("header", ["MISS", "HIT"]), ("filter", ["HIT"]), ("log", ["HIT"])):
         for status in statuses:
-            found, _, key = asked_in(nginx, phase, said, body)
+            found, _, key = run_in_phase(nginx, phase, said, body)
             assert found == status.encode() and len(key) == 64, phase
-    variables = asked_in(nginx, "log", "return ngx.var.sszip_cache_status, ngx.var.sszip_cache_key", body)
+    variables = run_in_phase(nginx, "log", "return ngx.var.sszip_cache_status, ngx.var.sszip_cache_key", body)
     assert variables == [b"HIT", key]
     # before the lookup
     for phase in ("rewrite", "access"):
-        assert asked_in(nginx, phase, said, body) == [None, None, None]
+        assert run_in_phase(nginx, phase, said, body) == [None, None, None]
     # a batch has more than one key
     batch = b"[" + body + b"," + call("eth_chainId", id="2") + b"]"
-    assert asked_in(nginx, "log", said, batch)[2] is None
+    assert run_in_phase(nginx, "log", said, batch)[2] is None
 
 
 def test_reason_of_a_bypass_is_returned(nginx, node):
     field = [("Authorization", "Bearer x")]
-    assert asked_in(nginx, "log", "return sszip.reason()", headers=field) == b"credentials"
+    assert run_in_phase(nginx, "log", "return sszip.reason()", headers=field) == b"credentials"
 
 
 def test_functions_report_an_error_without_a_request(start_nginx, nginx):
@@ -143,7 +143,7 @@ def test_bypass_prevents_lookup_storage_or_both(nginx, node, phase):
 
     def count(code):
         before = node.count()
-        assert asked_in(nginx, phase, code, body) is True
+        assert run_in_phase(nginx, phase, code, body) is True
         return node.count() - before
 
     # neither: it stays unknown
@@ -154,7 +154,7 @@ def test_bypass_prevents_lookup_storage_or_both(nginx, node, phase):
     assert count("return sszip.bypass('look_up')") == 1
     assert [count("return true"), count("return sszip.bypass('store')")] == [0, 0]
     assert count("return sszip.bypass('look_up')") == 1
-    assert asked_in(nginx, "log", "return sszip.reason()", body) != b"bypass"
+    assert run_in_phase(nginx, "log", "return sszip.reason()", body) != b"bypass"
     post(nginx, body, **{phase: "return sszip.bypass('look_up')", "log": "return sszip.reason()"})
     assert heard(nginx, "log") == b"bypass"
     # the last call of bypass counts
@@ -170,12 +170,12 @@ def test_bypass_survives_an_internal_redirect(nginx, node):
 
 def test_bypass_is_rejected_after_the_lookup(nginx, node):
     for phase, name in (("header", b"header_filter"), ("filter", b"body_filter"), ("log", b"log")):
-        said = asked_in(nginx, phase, "return sszip.bypass()")
+        said = run_in_phase(nginx, phase, "return sszip.bypass()")
         assert said == [None, b"API disabled in the context of " + name + b"_by_lua*"]
     assert lua(nginx, "return sszip.bypass()")[1] == b"API disabled in the context of content_by_lua*"
     code = "local said ngx.timer.at(0, function() said = show(sszip.bypass()) end) while not said do ngx.sleep(0.01) end return said"
     assert outcome(b"boolean 4 true" + lua(nginx, code)) == [None, b"API disabled in the context of ngx.timer"]
-    assert asked_in(nginx, "access", "return sszip.bypass('all')")[1].startswith(b'there are "look_up"')
+    assert run_in_phase(nginx, "access", "return sszip.bypass('all')")[1].startswith(b'there are "look_up"')
 
 
 def test_subrequest_has_no_cache_status(nginx):
@@ -199,7 +199,7 @@ CALLS = """
 
 
 def read(nginx, body, opts="", headers=()):
-    return asked_in(nginx, "access", CALLS % opts, body, headers=headers)
+    return run_in_phase(nginx, "access", CALLS % opts, body, headers=headers)
 
 
 def test_calls_are_returned_with_method_id_and_params(nginx, node):
@@ -256,7 +256,7 @@ def test_request_without_a_body_is_reported(nginx, origin):
     lua(nginx, "ngx.shared.heard:delete('access')")
     fetch(nginx.port, "/get", headers=[("X-Access", urllib.parse.quote(CALLS % ""))])
     assert heard(nginx, "access") == [None, b"no-body"]
-    unread = asked_in(nginx, "access", "return sszip.calls()")
+    unread = run_in_phase(nginx, "access", "return sszip.calls()")
     assert unread == [None, b"the request's body was not read: ngx.req.read_body()"]
 
 
@@ -318,7 +318,7 @@ def test_every_function_with_arguments_has_a_row_about_wrong_types(nginx):
     assert set(names.decode().split()) - tried == {"status", "reason", "key", "stats"}
 
 
-def why_not(nginx):
+def start_error(nginx):
     """The error with which nginx does not start."""
     nginx.expect("resty.sszip")
     with pytest.raises(AssertionError, match="nginx did not start") as failed:
@@ -332,7 +332,7 @@ def test_library_is_rejected_without_the_module():
     conf = nginx.prefix / "nginx.conf"
     # the log's variables are defined by sszip
     conf.write_text(re.sub(r"log_format story [^;]*;|access_log .*", "", conf.read_text()))
-    assert "ngx_http_sszip_module is not loaded" in why_not(nginx)
+    assert "ngx_http_sszip_module is not loaded" in start_error(nginx)
 
 
 def test_library_of_another_version_is_rejected(start_nginx, tmp_path):
@@ -341,7 +341,7 @@ def test_library_of_another_version_is_rejected(start_nginx, tmp_path):
         text = (LIBRARY / "resty" / name).read_text().replace("local ABI = 1", "local ABI = 2")
         (tmp_path / "resty" / name).write_text(text)
     nginx = Nginx(frame("server { listen 127.0.0.1:@port@; }", library=tmp_path), main=modules("ndk_http_module", "ngx_http_lua_module"))
-    assert "different versions" in why_not(nginx)
+    assert "different versions" in start_error(nginx)
 
 
 def test_stats_return_the_counters_of_all_workers(start_nginx, nginx, node):

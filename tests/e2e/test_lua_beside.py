@@ -94,7 +94,7 @@ def nginx(request, start_nginx, files):
 
 
 @pytest.fixture(autouse=True)
-def the_workers_live_on(nginx):
+def workers_survive(nginx):
     before = nginx.workers()
     yield
     assert nginx.workers() == before

@@ -54,12 +54,12 @@ TOO_LONG = {"jsonrpc": "2.0", "id": 7, "error": ERROR}
 TYPE = ("Content-Type", "application/json")
 
 
-def of_length(length, id=7):
+def sized_response(length, id=7):
     frame = b'{"jsonrpc":"2.0","id":%d,"result":"%b"}'
     return frame % (id, b"ab" * ((length - len(frame % (id, b""))) // 2))
 
 
-LONG, SHORT = of_length(120_000), of_length(90_000)
+LONG, SHORT = sized_response(120_000), sized_response(90_000)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_long_response_is_an_error_in_every_location(nginx, origin, path, framin
 
 
 def test_response_of_an_unlimited_method_is_sent_whole(nginx, origin):
-    long = of_length(5_000_000)
+    long = sized_response(5_000_000)
     origin.answers(answer(long))
     assert ask(nginx, "/", call("eth_call", id="7")).decoded == long
     # a block with limits of its own inherits none
@@ -94,7 +94,7 @@ def test_response_of_an_unlimited_method_is_sent_whole(nginx, origin):
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_rejected_response_takes_little_memory(nginx, origin, framing):
-    long = of_length(60_000_000)
+    long = sized_response(60_000_000)
     before = max(map(resident, nginx.workers()))
     for path in ("/", "/streamed", "/no-gzip"):
         origin.answers(answer(long, framing=framing))
@@ -105,8 +105,8 @@ def test_rejected_response_takes_little_memory(nginx, origin, framing):
 
 def test_long_elements_of_a_batch_are_replaced_by_errors(nginx, origin):
     batch = b"[%b,%b,%b]" % (LOGS, call("eth_call", id="8"), call("eth_getLogs", id="9"))
-    answers = b"[%b,%b,%b]" % (of_length(200_000, 8), of_length(200_000, 9), of_length(90_000, 7))
-    expected = [json.loads(of_length(90_000, 7)), json.loads(of_length(200_000, 8)), {**TOO_LONG, "id": 9}]
+    answers = b"[%b,%b,%b]" % (sized_response(200_000, 8), sized_response(200_000, 9), sized_response(90_000, 7))
+    expected = [json.loads(sized_response(90_000, 7)), json.loads(sized_response(200_000, 8)), {**TOO_LONG, "id": 9}]
     for path in ("/", "/cached", "/unbuffered", "/no-gzip", "/cors"):
         for framing in ("length", "chunked"):
             for headers in ((JSON, GZIP), (JSON,)):
@@ -114,7 +114,7 @@ def test_long_elements_of_a_batch_are_replaced_by_errors(nginx, origin):
                 got = ask(nginx, path, batch, headers)
                 assert json.loads(got.decoded) == expected
     # a batch that can't be buffered can't be evaluated
-    answers = b"[%b,%b,%b]" % (of_length(3_000_000, 8), of_length(200_000, 9), of_length(90_000, 7))
+    answers = b"[%b,%b,%b]" % (sized_response(3_000_000, 8), sized_response(200_000, 9), sized_response(90_000, 7))
     origin.answers(answer(answers))
     got = json.loads(ask(nginx, "/small", batch).decoded)
     assert [one["id"] for one in got] == [7, 8, 9]
@@ -146,7 +146,7 @@ def test_response_is_not_sent_before_its_length_is_known(nginx, origin):
 def test_truncated_response_is_an_error(nginx, origin, length):
     """The node aborts before the limit is reached, and after."""
     for framing in ("length", "chunked"):
-        origin.answers(answer(of_length(200_000), framing=framing, cut_at=length))
+        origin.answers(answer(sized_response(200_000), framing=framing, cut_at=length))
         try:
             got = ask(nginx, "/")
         except Truncated:

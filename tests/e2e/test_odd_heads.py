@@ -85,10 +85,10 @@ def test_malformed_head_is_handled_as_without_sszip(nginx, origin, name):
     origin.answers([head + b"\r\n" + body if head else b"", CLOSE])
     for accept in ("gzip", None):
         with_sszip, without = seen(nginx, "/on", accept), seen(nginx, "/off", accept)
-        assert with_sszip == without or cut_was_told(with_sszip, without)
+        assert with_sszip == without or is_reported_as_502(with_sszip, without)
 
 
-def cut_was_told(with_sszip, without):
+def is_reported_as_502(with_sszip, without):
     """Whether a 502 replaces a truncated response, which is the purpose of buffering."""
     return with_sszip[0] == 502 and without == "Truncated"
 

@@ -76,7 +76,7 @@ def value(cache_directory):
 def nginx(start_nginx, nodes, value):
     nginx = start_nginx(CONFIG % {"node": nodes[0].address, "mortal": nodes[1].address})
     # threads and encoders have allocated their memory from then on
-    clients_leave(nginx, nodes[0], value, "length")
+    abort_clients(nginx, nodes[0], value, "length")
     return nginx
 
 
@@ -148,7 +148,7 @@ def whole(connection, which):
     return digest(without_keys(result["witness"][2:]))
 
 
-def clients_leave(nginx, node, value, framing):
+def abort_clients(nginx, node, value, framing):
     """Clients abort while the node sends, during conversion, and while they receive; by
     close or reset."""
     chance = random.Random(framing)
@@ -173,7 +173,7 @@ def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def is_unharmed(nginx, worker, before, had):
+def assert_worker_recovers(nginx, worker, before, had):
     settled(nginx)
     assert nginx.workers() == [worker]
     nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
@@ -190,14 +190,14 @@ def worker(nginx, value, expected):
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
     before, had = resident(worker), descriptors(worker)
     yield worker
-    is_unharmed(nginx, worker, before, had)
+    assert_worker_recovers(nginx, worker, before, had)
     assert {which: whole(ask(nginx, value, which, coding="gzip"), which) for which in ASKS} == expected
-    is_unharmed(nginx, worker, before, had)
+    assert_worker_recovers(nginx, worker, before, had)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_worker_recovers_when_clients_of_large_witnesses_abort(nginx, node, value, worker, framing):
-    clients_leave(nginx, node, value, framing)
+    abort_clients(nginx, node, value, framing)
 
 
 def is_failure(connection, which):

@@ -69,14 +69,14 @@ def statuses(specified):
     return [value for value in specified if value["kind"] == "status"]
 
 
-def asked_for(value, id=1):
+def payload_call(value, id=1):
     method = f"engine_newPayloadWithWitnessV{value['version']}"
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": value["params"]}).encode()
 
 
 @pytest.fixture(scope="module")
 def payload(calls):
-    return asked_for(next(it for it in calls if it["fork"] == "amsterdam"))
+    return payload_call(next(it for it in calls if it["fork"] == "amsterdam"))
 
 
 def octets(ssz, **options):
@@ -111,7 +111,7 @@ def test_calls_of_every_fork_are_sent_to_the_route(nginx, origin, calls, port):
     for value in calls:
         origin.requests.clear()
         fields = [("Authorization", "Bearer a.b.c"), ("Eth-Execution-Version", value["fork"])]
-        response = post(nginx, asked_for(value, "é"), fields=fields, port=port)
+        response = post(nginx, payload_call(value, "é"), fields=fields, port=port)
         result = {"status": "SYNCING", "latestValidHash": None, "validationError": None, "witness": None}
         assert json.loads(response.body) == {"jsonrpc": "2.0", "id": "é", "result": result}
         assert response.header("Content-Type") == "application/json"
@@ -131,7 +131,7 @@ def test_fork_is_detected_when_no_header_names_it(nginx, origin, calls):
     origin.answers(octets(SYNCING))
     for value in calls:
         origin.requests.clear()
-        assert post(nginx, asked_for(value)).status == 200
+        assert post(nginx, payload_call(value)).status == 200
         (asked,) = origin.requests
         # payloads of prague are read as osaka's
         fork = "osaka" if value["fork"] == "prague" else value["fork"]
@@ -267,7 +267,7 @@ def test_invalid_call_is_rejected(nginx, origin, calls):
         ([*params[:3], ["0x0"]], "params[3][0]"),
     ]:
         origin.requests.clear()
-        response = post(nginx, asked_for({**value, "params": wrong}, "x"), coding="gzip")
+        response = post(nginx, payload_call({**value, "params": wrong}, "x"), coding="gzip")
         is_error(response, -32602, text, "x")
         assert response.mode == "ssz-invalid"
         assert origin.requests == []
@@ -282,7 +282,7 @@ def test_call_with_wrong_blob_hashes_is_invalid(nginx, origin, calls):
     for wrong in ([], hashes[1:], hashes[:-1], [*hashes, hashes[0]], hashes[::-1]):
         params = [value["params"][0], wrong, *value["params"][2:]]
         for accept in (None, OCTETS):
-            response = post(nginx, asked_for({**value, "params": params}), accept=accept)
+            response = post(nginx, payload_call({**value, "params": params}), accept=accept)
             said = json.loads(response.body)["result"]
             assert (said["status"], said["latestValidHash"]) == ("INVALID", None)
             assert "versioned hashes" in said["validationError"]
@@ -323,7 +323,7 @@ def test_call_in_a_file_is_sent_to_the_route(nginx, origin, calls):
     origin.answers(octets(SYNCING))
     value = max(calls, key=lambda it: len(it["ssz"]))
     fields = [("Eth-Execution-Version", value["fork"])]
-    assert post(nginx, asked_for(value), path="/tiny/", fields=fields).status == 200
+    assert post(nginx, payload_call(value), path="/tiny/", fields=fields).status == 200
     assert origin.requests[-1].body == bytes.fromhex(value["ssz"])
 
 

@@ -365,7 +365,7 @@ def test_methods_and_denials_are_available_to_logs_and_maps(nginx, origin, node)
 SERVER = "server { listen 127.0.0.1:@port@; location / { %s proxy_pass http://@origin@; } }"
 
 
-def said_of(origin, line):
+def configuration_test(origin, line):
     nginx = Nginx(SERVER % line, origin=origin)
     try:
         return nginx.test()
@@ -394,12 +394,12 @@ def said_of(origin, line):
     ],
 )
 def test_invalid_rule_is_rejected(session_origin, line, said):
-    status, text = said_of(session_origin, line)
+    status, text = configuration_test(session_origin, line)
     assert status != 0
     assert said in text and re.search(r"nginx\.conf:\d+", text), text
 
 
 def test_rules_without_sszip_on_are_warned_of(session_origin):
-    status, text = said_of(session_origin, "sszip_method deny debug_*;")
+    status, text = configuration_test(session_origin, "sszip_method deny debug_*;")
     assert status == 0
     assert '"sszip_method" and the like have no effect in location "/": "sszip on" is missing' in text

@@ -321,13 +321,13 @@ def proxies(start_nginx):
     return {order: start(order) for order in (None, "before", "after")}
 
 
-def told(response):
+def response_parts(response):
     fields = sorted((name.lower(), value) for name, value in response.headers if name.lower() not in CARRIED)
     varies = {word.strip().lower() for word in (response.header("Vary") or "").split(",") if word.strip()}
     return (response.status, fields, response.body and decoded(response)), varies
 
 
-def asked_of(nginx, server, client, name, target):
+def exchange_with(nginx, server, client, name, target):
     method, own, headers, body = CALLS[name]
     headers = [*headers, *CLIENTS[client]]
     if name == "block" and client == "br":  # another id for the same call
@@ -347,10 +347,10 @@ def test_responses_equal_those_without_sszip(proxies, origin, server, order):
         for name in CALLS:
             for client in CLIENTS:
                 one = (server, client, name, target)
-                expected, varied = told(asked_of(proxies[None], *one))
+                expected, varied = response_parts(exchange_with(proxies[None], *one))
                 for turn in range(3):
-                    response = asked_of(proxies[order], *one)
-                    got, varies = told(response)
+                    response = exchange_with(proxies[order], *one)
+                    got, varies = response_parts(response)
                     assert got == expected, (one, turn, response.headers)
                     assert varied <= varies <= varied | {"accept-encoding"}, (one, turn, response.headers)
                     hits += (response.header("Cache-Status") or "").startswith("sszip; hit")
@@ -364,7 +364,7 @@ def test_transactions_reach_the_node_each_time(proxies, origin, order):
     for server in ("plain", "lua", "ws", "split"):
         before = len(asked)
         for n in range(1, 6):
-            assert asked_of(proxies[order], server, "gzip", "send", "/").status == 200
+            assert exchange_with(proxies[order], server, "gzip", "send", "/").status == 200
             assert len(asked) == before + n
 
 

@@ -99,7 +99,7 @@ def nginx(start_nginx, preload):
 
 
 @pytest.fixture(autouse=True)
-def the_worker_lives_on(nginx):
+def worker_survives(nginx):
     (worker,) = nginx.workers()
     yield
     assert nginx.workers() == [worker]

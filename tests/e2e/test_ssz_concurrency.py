@@ -47,7 +47,7 @@ _paths = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def the_worker_lives_on(nginx):
+def worker_survives(nginx):
     (worker,) = nginx.workers()
     yield
     assert nginx.workers() == [worker]
@@ -65,7 +65,7 @@ def halted(go, framing="length", end=None):
     return [begin, *first, Until(go), *([end] if end else rest)]
 
 
-def asks(nginx, path, accept=OCTETS):
+def send_witness_call(nginx, path, accept=OCTETS):
     connection = nginx.connect()
     headers = [("Content-Type", "application/json"), ("Accept", accept)]
     connection.send(request_bytes(path, method="POST", headers=headers, body=WITNESS))
@@ -96,7 +96,7 @@ class Two:
         for _ in range(2):
             path = f"/slow/{next(_paths)}"
             origin.answers(halted(self.go, framing, end), path)
-            self.connections.append(asks(nginx, path))
+            self.connections.append(send_witness_call(nginx, path))
         for _ in range(2):
             assert self.go.reached.acquire(timeout=30)
         # and has processed them
@@ -112,23 +112,23 @@ def post(nginx, path="/", accept=OCTETS, coding=None):
     return nginx.post(path, WITNESS, coding, [("Accept", accept)])
 
 
-def is_made(response):
+def assert_witness(response):
     assert response.status == 200, response.body[:300]
     assert response.header("Sszip-Type") == "ExecutionWitness;v=1"
     # an offset and bytes for each node, and the three lists
     assert len(response.decoded) == 12 + NODES * (4 + 300) + 4 + 1
 
 
-def are_free(nginx, origin):
+def assert_slots_are_free(nginx, origin):
     """Asserts that both slots are free at once: each ended response has released its own."""
     origin.answers(answer(JSON))
     settled(nginx)
     two = Two(nginx, origin)
     two.go.set()
     for connection in two.connections:
-        is_made(connection.read("POST"))
+        assert_witness(connection.read("POST"))
     two.close()
-    is_made(post(nginx))
+    assert_witness(post(nginx))
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -148,15 +148,15 @@ def test_call_beyond_the_limit_is_sent_as_json(nginx, origin, framing):
         assert post(nginx, coding="gzip").decoded == JSON
     # the limit does not concern short responses, JSON, and locations without a limit
     assert post(nginx, accept="application/json").decoded == JSON
-    is_made(post(nginx, "/off/"))
+    assert_witness(post(nginx, "/off/"))
     origin.answers(answer(SHORT))
     assert post(nginx).header("Sszip-Type") == "ExecutionWitness;v=1"
     # the responses with a slot are not delayed
     two.go.set()
     for connection in two.connections:
-        is_made(connection.read("POST"))
+        assert_witness(connection.read("POST"))
     two.close()
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
 
 
 def test_route_beyond_the_limit_is_a_503_for_a_client_of_ssz_only(nginx, origin):
@@ -177,7 +177,7 @@ def test_route_beyond_the_limit_is_a_503_for_a_client_of_ssz_only(nginx, origin)
         response = nginx.head(CONSOLIDATIONS, headers=[("Accept", OCTETS)])
         assert response.status in (200, 503)
     two.close()
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
     response = nginx.get(CONSOLIDATIONS, headers=[("Accept", OCTETS)])
     assert (response.status, len(response.decoded)) == (200, 16 * 110_000)
 
@@ -191,7 +191,7 @@ def test_slot_is_released_when_the_client_aborts(nginx, origin, way, framing):
             getattr(connection, way)()
         two.go.set()
         settled(nginx)
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -203,7 +203,7 @@ def test_slot_is_released_when_the_node_aborts(nginx, origin, end, framing):
     for connection in two.connections:
         assert connection.read("POST").status == 502
     two.close()
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
 
 
 def test_slot_is_released_before_a_slow_client_has_read(nginx, origin):
@@ -220,10 +220,10 @@ def test_slot_is_released_before_a_slow_client_has_read(nginx, origin):
         # the head was sent: transcoding has ended
         assert connection.read_head().header("Sszip-Type") == "ExecutionWitness;v=1"
         slow.append(connection)
-    is_made(post(nginx))
+    assert_witness(post(nginx))
     for connection in slow:
         connection.close()
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
 
 
 def test_slot_is_released_when_the_value_is_invalid(nginx, origin):
@@ -234,20 +234,20 @@ def test_slot_is_released_when_the_value_is_invalid(nginx, origin):
         for accept in (EITHER, OCTETS):
             response = post(nginx, accept=accept)
             assert (response.status, response.mode) == (502, "ssz-invalid")
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
 
 
 def test_compressed_response_takes_a_slot_during_transcoding(nginx, origin):
     for framing in ("length", "chunked"):
         origin.answers(answer(JSON, coding="gzip", framing=framing))
         for _ in range(3):
-            is_made(post(nginx))
+            assert_witness(post(nginx))
         two = Two(nginx, origin)
         response = post(nginx)
         assert (response.decoded, response.mode) == (JSON, "ssz-busy")
         two.close()
         settled(nginx)
-    are_free(nginx, origin)
+    assert_slots_are_free(nginx, origin)
 
 
 @pytest.mark.parametrize("fault", ["panic-body", "panic-compress", "fail-alloc"])

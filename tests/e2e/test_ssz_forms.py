@@ -121,7 +121,7 @@ def is_hit(response):
     return "; hit" in (response.header("Cache-Status") or "")
 
 
-class Place:
+class Target:
     """A target of its own, without stored responses."""
 
     def __init__(self, nginx, path, prefix=""):
@@ -141,7 +141,7 @@ class Place:
 @pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
 def test_entry_is_invalidated_when_its_other_format_is_replaced(nginx, origin, first, second, has_ssz):
     node = Node(origin, has_ssz=has_ssz)
-    place = Place(nginx, MOVING)
+    place = Target(nginx, MOVING)
     assert place.states(first, first) == [1, 1]
     node.state = 2
     # the entry is older, and still fresh
@@ -153,7 +153,7 @@ def test_entry_is_invalidated_when_its_other_format_is_replaced(nginx, origin, f
 @pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
 def test_equal_formats_are_stored_together(nginx, origin, has_ssz):
     node = Node(origin, has_ssz=has_ssz)
-    place = Place(nginx, MOVING)
+    place = Target(nginx, MOVING)
     for accept in (OCTETS, JSON, EITHER, JSON, OCTETS, JSON):
         assert place.states(accept) == [1]
     assert node.asked == 2
@@ -161,7 +161,7 @@ def test_equal_formats_are_stored_together(nginx, origin, has_ssz):
 
 def test_final_entry_is_kept_when_the_other_format_differs(nginx, origin):
     node = Node(origin, is_final=True)
-    place = Place(nginx, "/eth/v1/beacon/states/9/pending_consolidations")
+    place = Target(nginx, "/eth/v1/beacon/states/9/pending_consolidations")
     assert place.states(OCTETS) == [1]
     # a wrong node must not remove a final entry
     node.state = 2
@@ -173,7 +173,7 @@ def test_final_entry_is_kept_when_the_other_format_differs(nginx, origin):
 def test_state_never_goes_back_for_a_client(nginx, origin, prefix):
     """Fresh, stale and updated in the background, in random order."""
     node = Node(origin)
-    place = Place(nginx, MOVING, prefix)
+    place = Target(nginx, MOVING, prefix)
     chance = random.Random(3)
     seen, hits = 0, 0
     for _ in range(600):
@@ -191,7 +191,7 @@ def test_state_never_goes_back_for_a_client(nginx, origin, prefix):
 
 def test_replaced_entry_is_not_sent_when_the_owner_still_has_it(stored, origin):
     node = Node(origin)
-    place = Place(stored, MOVING)
+    place = Target(stored, MOVING)
     assert place.states(OCTETS) == [1]
     key = place.ask(OCTETS).header("X-Key")
     owner = owner_of(stored)
@@ -208,7 +208,7 @@ def test_replaced_entry_is_not_sent_when_the_owner_still_has_it(stored, origin):
 @pytest.mark.parametrize("is_final", [False, True], ids=["in memory", "final"])
 def test_purge_removes_both_formats(stored, origin, query, is_final):
     node = Node(origin, is_final=is_final)
-    place = Place(stored, "/eth/v1/beacon/states/9/pending_consolidations")
+    place = Target(stored, "/eth/v1/beacon/states/9/pending_consolidations")
     keys = {}
     for _ in range(3):
         for name, accept in (("ssz", OCTETS), ("json", JSON)):
@@ -234,7 +234,7 @@ def test_purge_removes_both_formats(stored, origin, query, is_final):
 
 def test_delete_invalidates_both_formats(nginx, origin):
     node = Node(origin)
-    place = Place(nginx, MOVING)
+    place = Target(nginx, MOVING)
     assert place.states(OCTETS, JSON) == [1, 1]
     node.state = 2
     origin.answers(answer(b""), MOVING)
@@ -259,7 +259,7 @@ def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, 
         time.sleep(0.05)
         node = Node(origin)
         young = chain.state["served_head"]["number"] - 1
-        head_of, named = (Place(nginx, f"/eth/v1/beacon/states/{id}/pending_consolidations") for id in ("head", young))
+        head_of, named = (Target(nginx, f"/eth/v1/beacon/states/{id}/pending_consolidations") for id in ("head", young))
         for place in (head_of, named):
             assert place.states(OCTETS, JSON, OCTETS, JSON) == [1] * 4
         assert node.asked == 4
@@ -305,7 +305,7 @@ def test_response_with_another_root_than_requested_is_not_stored(stored, origin,
         origin.answers(answer(json.dumps(body).encode(), headers=[*fields, ("Cache-Control", "max-age=3600")]))
         wrong = "0x" + "ab" * 32
         for id, is_right in ((root, True), (root.upper().replace("X", "x"), True), (wrong, False), ("7", True)):
-            place = Place(stored, path + id, "/roots")
+            place = Target(stored, path + id, "/roots")
             for turn in range(2):
                 response = place.ask(OCTETS)
                 about = value["fork"], value["type"], id, response.headers
@@ -333,7 +333,7 @@ def test_ssz_of_the_node_is_stored_when_it_has_the_requested_root(stored, origin
         ("7", b"", False),
     ):
         origin.answers(answer(body, type="application/octet-stream", headers=[*ELECTRA, ("Cache-Control", "max-age=3600")]))
-        place = Place(stored, path + id, "/roots")
+        place = Target(stored, path + id, "/roots")
         for turn in range(3):
             response = place.ask(OCTETS)
             assert response.body == body
@@ -366,7 +366,7 @@ def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, orig
         origin.answers(answer(octets, type="application/octet-stream", headers=fields))
         bodies = set()
         for id, is_right in ((root_of(value), True), ("0x" + "cd" * 32, False), ("9", True)):
-            place = Place(stored, f"{ROOTED[value['type']][0]}{id}", "/roots")
+            place = Target(stored, f"{ROOTED[value['type']][0]}{id}", "/roots")
             for turn in range(3):
                 response = place.ask(accept)
                 about = value["fork"], value["type"], id, response.headers

@@ -186,7 +186,7 @@ class TestWords:
         assert (response.status, response.header("Retry-After")) == (503, "9")
 
 
-class TestWhatIsSent:
+class TestStaleResponse:
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("failure", ["closes", "says 503"])
     def test_stale_response_has_no_header_of_the_failure(self, ask, accept, failure):

@@ -50,7 +50,7 @@ class Sent:
                 self.calls[method] = self.calls.get(method, 0) + 1
 
 
-def some(chance, known):
+def random_request(chance, known):
     """A request, and the methods that it calls."""
     kind = chance.random()
     if kind < 0.05:
@@ -72,7 +72,7 @@ def work(port, seed, known, number, sent):
     chance = random.Random(seed)
     with Connection(port, timeout=120) as connection:
         for _ in range(number // AT_ONCE):
-            requests = [some(chance, known) for _ in range(AT_ONCE)]
+            requests = [random_request(chance, known) for _ in range(AT_ONCE)]
             connection.send(b"".join(request for request, _ in requests))
             for _, asked in requests:
                 assert connection.read().status in (200, 404)

@@ -155,7 +155,7 @@ class TestTwoProcesses:
         assert [one["method"] for one in asks.node.asked[3:]] == ["eth_gasPrice"]
 
 
-class TestOneAsksForAll:
+class TestCoalescingAcrossWorkers:
     def test_coalesced_requests_of_all_workers_reach_the_node_once(self, run, ask):
         nginx = run(workers=4)
         asks = ask(nginx)
@@ -266,7 +266,7 @@ class TestReading:
 class TestRecompressing:
     """An entry that a second worker requests is recompressed on its way to the disk."""
 
-    def ask_until_stored(self, nginx, asks):
+    def send_until_stored(self, nginx, asks):
         hits = []
 
         def is_stored():
@@ -286,7 +286,7 @@ class TestRecompressing:
         nginx.owner = owner_of(nginx)
         wait_until_linked(nginx)
         asks = ask(nginx)
-        before = self.ask_until_stored(nginx, asks)
+        before = self.send_until_stored(nginx, asks)
         status = nginx.owner.status()
         nginx.reload()
         nginx.wait_for(lambda: nginx.owner.pid() not in (None, status["pid"]), "the next owner")

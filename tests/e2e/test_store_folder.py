@@ -49,7 +49,7 @@ def workers_user():
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else os.geteuid()
 
 
-def what_it_is(path):
+def file_attributes(path):
     kept = os.lstat(path)
     return kept.st_uid, kept.st_gid, kept.st_mode, kept.st_ino
 
@@ -69,11 +69,11 @@ def test_path_that_is_no_folder_is_rejected_and_unchanged(nginx_t, tmp_path, kin
     else:
         (tmp_path / "file").write_text("precious")
         path.symlink_to("file")
-    kept = [what_it_is(path), os.stat(path).st_uid]
+    kept = [file_attributes(path), os.stat(path).st_uid]
     status, said = nginx_t(path)
     assert status != 0
     assert "it must be a folder of its own, and this is none" in complaint(said)
-    assert [what_it_is(path), os.stat(path).st_uid] == kept
+    assert [file_attributes(path), os.stat(path).st_uid] == kept
 
 
 @pytest.mark.parametrize("name", ["precious", "owner.sock", "owner.sock.12", "store"])
@@ -81,11 +81,11 @@ def test_folder_with_other_files_is_rejected_and_unchanged(nginx_t, tmp_path, na
     path = tmp_path / "path"
     path.mkdir()
     (path / name).write_text("precious")
-    kept = what_it_is(path)
+    kept = file_attributes(path)
     status, said = nginx_t(path)
     assert status != 0
     assert f'"{name}" in it is none of the store\'s' in complaint(said)
-    assert what_it_is(path) == kept
+    assert file_attributes(path) == kept
     assert (path / name).read_text() == "precious"
 
 

@@ -131,7 +131,7 @@ def test_addition_frames_the_body(nginx, origin, accept):
         assert nginx.get("/framed", accept).decoded == PART + BODY + PART
 
 
-class TestAnAnswerThatWaitsForItsSubrequest:
+class TestBodyAfterSlowSubrequest:
     """The node has responded, or failed, before the part in front of its body is there: its
     end is queued while the subrequest's flushes pass."""
 

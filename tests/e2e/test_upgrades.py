@@ -160,17 +160,17 @@ def stub(nginx):
     """A client of an echo service behind nginx."""
     raw = dict(request_deserializer=None, response_serializer=None)
 
-    def tell(context):
+    def set_trailers(context):
         context.set_trailing_metadata((("seen", dict(context.invocation_metadata()).get("word", "")),))
 
     def unary(request, context):
-        tell(context)
+        set_trailers(context)
         if request == b"fail":
             context.abort(grpc.StatusCode.NOT_FOUND, "no such block")
         return request
 
     def stream(requests, context):
-        tell(context)
+        set_trailers(context)
         yield from requests
 
     handlers = grpc.method_handlers_generic_handler(

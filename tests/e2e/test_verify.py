@@ -120,7 +120,7 @@ def test_different_result_is_counted_logged_and_kept(place, nginx, now, path):
     it.node.results["eth_getBlockByHash"] = now
     assert b'"0xa"' in it.ask().decoded
     it.expect(different=1)
-    line = nginx.wait_for(lambda: wrong(nginx, it), "the line")
+    line = nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
     assert re.search(r"sszip: a hit was wrong: eth_getBlockByHash, key [0-9a-f]{64}, stored \d+ s ago: ", line)
     assert "now" in line
     assert "hit" in it.ask().header("Cache-Status")
@@ -128,7 +128,7 @@ def test_different_result_is_counted_logged_and_kept(place, nginx, now, path):
     it.expect(different=2)
 
 
-def wrong(nginx, it):
+def last_mismatch(nginx, it):
     lines = [line for line in nginx.error_log().splitlines() if "a hit was wrong" in line]
     return lines[-1] if lines else None
 
@@ -140,7 +140,7 @@ def test_different_result_is_purged_when_configured(place, nginx):
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
     assert b'"0xa"' in it.ask().decoded
     it.expect(different=1)
-    assert ", purged: " in nginx.wait_for(lambda: wrong(nginx, it), "the line")
+    assert ", purged: " in nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
     response = it.ask()
     assert "fwd=miss" in response.header("Cache-Status") and b'"0xb"' in response.decoded
     it.ask()
@@ -233,7 +233,7 @@ def test_single_call_of_a_batch_is_verified(place, nginx, origin, path, missing)
     batch = b"[" + b",".join(asked) + b"]"
     assert b'"0xb"' not in it.ask(batch).decoded
     it.expect(same=1, different=1)
-    assert "eth_getBlockByHash" in nginx.wait_for(lambda: wrong(nginx, it), "the line")
+    assert "eth_getBlockByHash" in nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
     if path == "/purge/":
         assert it.ask(batch).decoded.count(b'"0xb"') == 1
 

@@ -75,7 +75,7 @@ def nginx(start_nginx, certificate, order):
     return nginx
 
 
-def asked_by_curl(nginx, number):
+def results_by_curl(nginx, number):
     command = ["curl", "-sSk", "--http2", "--parallel", "--compressed", "-d", block(number).decode()]
     for name, value in FIELDS[:1] + FIELDS[2:]:
         command += ["-H", f"{name}: {value}"]
@@ -102,7 +102,7 @@ def test_hits_are_verified_in_a_realistic_configuration(nginx, origin):
     # a worker that is not linked to the new owner yet stores nothing
     wait_until_linked(nginx)
     for number in NUMBERS:
-        assert asked_by_curl(nginx, number) == [json.loads(RESULT)] * 8
+        assert results_by_curl(nginx, number) == [json.loads(RESULT)] * 8
     response = client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=block())
     assert "; hit" in response.header("Cache-Status") and response.coding == "gzip"
     assert response.all("Access-Control-Allow-Origin") == ["https://a.test"]

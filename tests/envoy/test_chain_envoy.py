@@ -14,22 +14,22 @@ from harness.envoy import Envoy, address, cluster, route
 from harness.owner import Client
 from harness.stands import EnvoyStand
 from test_chain import (
-    test_response_of_before_a_reorg_is_not_stored as a_late_answer,
+    test_response_of_before_a_reorg_is_not_stored as late_response,
 )
 from test_chain import (
-    test_stored_entries_are_sent_while_the_node_is_unreachable as a_node_that_is_down,
+    test_stored_entries_are_sent_while_the_node_is_unreachable as unreachable_node,
 )
-from test_chain import test_orphaned_block_is_a_hit_by_its_hash as an_orphan
-from test_chain import test_node_gets_few_requests_when_clients_poll_the_head as many_polls
+from test_chain import test_orphaned_block_is_a_hit_by_its_hash as orphaned_block
+from test_chain import test_node_gets_few_requests_when_clients_poll_the_head as polled_head
 from test_chain import (
-    test_method_rows_of_the_operator_expire_as_built_in_methods_do as methods_of_an_operator,
+    test_method_rows_of_the_operator_expire_as_built_in_methods_do as operator_rows,
 )
 from test_chain import (
-    test_receipts_are_current_when_a_reorg_moves_their_transactions as receipts,
+    test_receipts_are_current_when_a_reorg_moves_their_transactions as moved_receipts,
 )
-from test_chain import test_tip_entries_expire_with_the_head as the_tip
-from test_chain import test_head_never_decreases_for_a_client as the_tip_never_goes_back
-from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as what_was_replaced
+from test_chain import test_tip_entries_expire_with_the_head as tip_entries
+from test_chain import test_head_never_decreases_for_a_client as monotonic_head
+from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as replaced_blocks
 from test_store_life import wait_until_linked
 from tiers import seeds
 
@@ -42,39 +42,39 @@ def on_envoy(monkeypatch):
 
 @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4), (8, 8)])
 def test_entries_of_replaced_blocks_are_removed_by_a_reorg(depth, by):
-    what_was_replaced(depth, by)
+    replaced_blocks(depth, by)
 
 
 def test_method_rows_of_the_operator_expire_on_envoy():
-    methods_of_an_operator()
+    operator_rows()
 
 
 def test_receipts_are_current_after_a_reorg_on_envoy():
-    receipts()
+    moved_receipts()
 
 
 def test_orphaned_block_is_a_hit_on_envoy():
-    an_orphan()
+    orphaned_block()
 
 
 def test_response_of_before_a_reorg_is_not_stored_on_envoy():
-    a_late_answer()
+    late_response()
 
 
 def test_tip_entries_expire_with_the_head_on_envoy():
-    the_tip()
+    tip_entries()
 
 
 def test_head_never_decreases_for_a_client_on_envoy():
-    the_tip_never_goes_back()
+    monotonic_head()
 
 
 def test_node_gets_few_requests_when_clients_poll_the_head():
-    many_polls()
+    polled_head()
 
 
 def test_stored_entries_are_sent_while_the_node_is_down_on_envoy():
-    a_node_that_is_down()
+    unreachable_node()
 
 
 class Crowd:

@@ -155,17 +155,17 @@ def is_hit(response):
 @pytest.mark.parametrize("sent", SENT)
 @pytest.mark.parametrize("chain", [chain for chain in CHAINS if chain not in NOT_IN_A_SANDBOX])
 def test_clients_get_an_accepted_coding_with_compressors_of_envoy(envoy, origin, chain, sent):
-    each_gets_what_he_can_take(envoy, origin, chain, sent)
+    assert_each_client_can_decode(envoy, origin, chain, sent)
 
 
 @pytest.mark.native("no decompressor of Envoy's behind a sandbox")
 @pytest.mark.parametrize("sent", SENT)
 @pytest.mark.parametrize("chain", sorted(NOT_IN_A_SANDBOX))
 def test_clients_get_an_accepted_coding_with_a_decompressor_behind(envoy, origin, chain, sent):
-    each_gets_what_he_can_take(envoy, origin, chain, sent)
+    assert_each_client_can_decode(envoy, origin, chain, sent)
 
 
-def each_gets_what_he_can_take(envoy, origin, chain, sent):
+def assert_each_client_can_decode(envoy, origin, chain, sent):
     framings = ("length", "chunked")
     for cached, framing in itertools.product(("-cached", ""), framings):
         origin.answers(node(sent, framing))

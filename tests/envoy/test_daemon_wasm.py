@@ -97,7 +97,7 @@ def lines(envoy, text):
     return len(re.findall(f"sszip: the cache's owner, by the cluster .*{text}", envoy.error_log()))
 
 
-class TestTheDaemon:
+class TestDaemon:
     def test_daemon_that_starts_late_is_used_and_logged_once(self, make, daemon, node):
         """It may start later; each change of its health is logged once."""
         envoy = make(daemon, workers=1)
@@ -313,7 +313,7 @@ def and_more(*answer):
     return [*written(*answer), b"more"]
 
 
-class TestWhatIsNoDaemon:
+class TestInvalidReplies:
     @pytest.mark.parametrize("what", [*NOT_OURS, *NO_ENTRIES])
     def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, what):
         between = all_between

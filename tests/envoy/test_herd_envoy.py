@@ -19,7 +19,7 @@ WORKERS = {"native": 4, "wasm": 1}
 _places = itertools.count()
 
 
-class HeldNode(Node):
+class GatedNode(Node):
     """A node that responds when all clients have sent their requests."""
 
     def __init__(self, results):
@@ -47,7 +47,7 @@ def active(envoy):
 
 def herd(envoy, origin, place, origins):
     """The node's count after CLIENTS sent requests to an unused route."""
-    node = HeldNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
+    node = GatedNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
     origin.answers(node)
     params = '["0x' + "ab" * 32 + '",false]'
     faults = []

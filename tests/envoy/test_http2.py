@@ -19,7 +19,7 @@ PROTOCOL = [{"header": {"key": "sszip-upstream-protocol", "value": "%UPSTREAM_PR
 BLOCK = '["0x%064x",true]'
 
 
-def says_protocol(prefix, settings):
+def route_with_protocol_header(prefix, settings):
     return {**route(prefix, settings), "response_headers_to_add": PROTOCOL}
 
 
@@ -27,7 +27,7 @@ def says_protocol(prefix, settings):
 def envoy(start_envoy):
     held = {"hold": "1m 60s", "types": ["application/json", "text/plain"]}
     routes = [
-        says_protocol("/known", held),
+        route_with_protocol_header("/known", held),
         route("/unknown", held),
         route("/at-once", {"hold": "0"}),
         route("/cache", {"cache": True}),
@@ -50,7 +50,7 @@ class TestNodes:
         """The header is set for a body delimited by close, too."""
         settings = {"hold": "1m 60s", "types": ["text/plain"]}
         envoy = start_envoy(
-            [says_protocol("/off", {"enable": False}), says_protocol("/", settings)]
+            [route_with_protocol_header("/off", {"enable": False}), route_with_protocol_header("/", settings)]
         )
         origin.answers(answer(TEXT, type="text/plain", framing="close"))
         response = envoy.get("/")

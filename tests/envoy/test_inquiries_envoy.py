@@ -23,7 +23,7 @@ from test_learnt import (
     chain,
     said,
     served,
-    when_it_is_known,
+    wait_for_ssz,
 )
 
 __all__ = ["blocks", "chain"]
@@ -101,7 +101,7 @@ def test_preset_is_probed_once_without_delaying_requests(envoy, origin, chain, b
     # no request waits for the probe
     assert (first.status, first.mode) == (406, "ssz-invalid")
     go_on.set()
-    known = when_it_is_known(envoy, lambda: get(envoy, prefix, path, OCTETS))
+    known = wait_for_ssz(envoy, lambda: get(envoy, prefix, path, OCTETS))
     assert known.body == ssz
     for _ in range(15):
         assert get(envoy, prefix, path, OCTETS).body == ssz
@@ -124,7 +124,7 @@ def test_preset_is_probed_once_without_delaying_requests(envoy, origin, chain, b
 
 def test_preset_is_read_from_a_compressed_response(envoy, origin, chain, blocks):
     ssz = minimal(origin, chain, blocks, coding="gzip", split=bytewise, framing="chunked")
-    assert when_it_is_known(envoy, lambda: get(envoy, "/gzipped/", BLOCK, EITHER)).body == ssz
+    assert wait_for_ssz(envoy, lambda: get(envoy, "/gzipped/", BLOCK, EITHER)).body == ssz
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -169,7 +169,7 @@ def test_probe_continues_when_its_client_aborts(envoy, origin, chain, blocks, le
         assert connection.read().status == 406
         getattr(connection, leaves)()
     gate.set()
-    known = when_it_is_known(envoy, lambda: get(envoy, prefix, BLOCK, OCTETS))
+    known = wait_for_ssz(envoy, lambda: get(envoy, prefix, BLOCK, OCTETS))
     assert known.body == ssz
     assert len(origin.received(f"/{leaves}{SPEC}")) == 1
 
@@ -198,7 +198,7 @@ def test_light_client_updates_of_every_fork_are_transcoded(envoy, origin, chain)
     origin.answers(answer(said(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json, split=scattered(7)), UPDATES)
     target = f"{UPDATES}?start_period=0&count=9"
-    known = when_it_is_known(envoy, lambda: get(envoy, "/updates/", target, EITHER))
+    known = wait_for_ssz(envoy, lambda: get(envoy, "/updates/", target, EITHER))
     assert (known.body, known.mode, known.framing) == (chain.octets, "ssz", "length")
     assert get(envoy, "/updates/", target, JSON).decoded == chain.json
     origin.answers(answer(chain.octets, type=OCTETS[1], split=scattered(8)), UPDATES)

@@ -20,7 +20,7 @@ HOSTS = ("native", "wasm")
 CALL = call("eth_getBlockByHash", f'["0x{7:064x}",false]')
 
 
-def what_it_was_asked(name):
+def echo_node(name):
     """A node that returns the properties of a request, GET or call."""
 
     def said(request):
@@ -174,8 +174,8 @@ def ask(port, host, target, way, method):
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_hit_is_a_response_of_the_same_route_and_node(host, envoy, origin, other_origin, method):
-    origin.answers(what_it_was_asked("node"))
-    other_origin.answers(what_it_was_asked("other"))
+    origin.answers(echo_node("node"))
+    other_origin.answers(echo_node("other"))
     places = [(envoy.port, "a.test", "a"), (envoy.port, "b.test", "b"), (envoy.port, "c.test", "c")]
     places.append((envoy.other_port, "a.test", "d"))
     asked = [(*place, target, way) for place in places for target in ("/", "/x") for way in WAYS]
@@ -201,7 +201,7 @@ def test_route_without_a_name_bypasses_the_cache(start_envoy, origin):
 
     routes = [nameless("/named", {"cache_namespace": "mainnet"}), nameless("/")]
     envoy = start_envoy(routes, settings={"cache": True})
-    origin.answers(what_it_was_asked("node"))
+    origin.answers(echo_node("node"))
     statuses = [envoy.post("/x", CALL).header("Cache-Status") for _ in range(3)]
     assert statuses == ["sszip; fwd=bypass; detail=namespace"] * 3
     statuses = [envoy.post("/named", CALL).header("Cache-Status") for _ in range(2)]
@@ -217,7 +217,7 @@ def test_routes_of_one_namespace_share_entries(start_envoy, origin):
         route("/"),
     ]
     envoy = start_envoy(routes, settings={"cache": True, "cache_namespace": "mainnet"})
-    origin.answers(what_it_was_asked("node"))
+    origin.answers(echo_node("node"))
     for path, hits in [("/a", False), ("/c", True), ("/b", False), ("/a", True), ("/b", True)]:
         response = envoy.post(path, CALL)
         assert response.header("Cache-Status").startswith("sszip; hit") == hits, path
@@ -230,7 +230,7 @@ def test_route_without_a_cluster_never_sends_a_hit(start_envoy, origin):
     named = {"name": "closed", **closed, "match": {"path": "/named"}}
     routes = [closed, named, away, route("/open")]
     envoy = start_envoy(routes, settings={"cache": True, "cache_namespace": "mainnet"})
-    origin.answers(what_it_was_asked("node"))
+    origin.answers(echo_node("node"))
     envoy.ask("/open", CALL)
     assert envoy.in_time(lambda: envoy.ask("/open", CALL)).header("Cache-Status").startswith("sszip; hit")
     for path, status in (("/closed", 403), ("/named", 403), ("/away", 301), ("/none", 404)):
@@ -244,7 +244,7 @@ def test_put_on_another_route_invalidates_the_entry_of_get(start_envoy, origin):
     by_method = route("/")
     by_method["match"]["headers"] = [{"name": ":method", "string_match": {"exact": "PUT"}}]
     envoy = start_envoy([by_method, route("/")], settings={"cache": True})
-    origin.answers(what_it_was_asked("node"))
+    origin.answers(echo_node("node"))
     with envoy.connect() as connection:
 
         def ask(method, target):

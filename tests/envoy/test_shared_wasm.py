@@ -17,9 +17,9 @@ from harness.owner import Owner
 from harness.rpc import Node
 from harness.sandbox import Sandboxed
 from test_chain import (
-    test_method_rows_of_the_operator_expire_as_built_in_methods_do as methods_of_an_operator,
+    test_method_rows_of_the_operator_expire_as_built_in_methods_do as operator_rows,
 )
-from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as what_was_replaced
+from test_chain import test_entries_of_replaced_blocks_are_removed_by_a_reorg as replaced_blocks
 from test_store_life import LARGE, Clients, end, hits
 from test_store_model import CHAINS, Run
 from test_store_model_envoy import PURGE, of_chain
@@ -342,10 +342,10 @@ class TestAChain:
 
     @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4)])
     def test_entries_of_replaced_blocks_are_removed_by_a_reorg(self, depth, by):
-        what_was_replaced(depth, by)
+        replaced_blocks(depth, by)
 
     def test_method_rows_of_the_operator_expire_on_all_hosts(self):
-        methods_of_an_operator()
+        operator_rows()
 
     @pytest.mark.parametrize("seed", seeds(1, 3))
     def test_responses_equal_those_of_an_honest_node_of_a_moment_ago(self, seed):

@@ -43,7 +43,7 @@ def envoy_of(origin, store):
     return envoy
 
 
-class Beside(Run):
+class SharedStoreRun(Run):
     """Two Envoys with one store; each request goes to one of them."""
 
     def __init__(self, seed, origin):
@@ -88,7 +88,7 @@ class Beside(Run):
         self.nginx.wait_for(lambda: pids <= self.owner.pids(), "both to reach the owner")
 
 
-class WithDaemon(Beside):
+class WithDaemon(SharedStoreRun):
     def __init__(self, seed, origin):
         Run.__init__(self, seed, origin)
         self.owner = Owner(max_size="64m", memory="16m").start()
@@ -105,7 +105,7 @@ class WithDaemon(Beside):
         self.owner.start()
 
 
-@pytest.mark.parametrize("kind", [Beside, WithDaemon])
+@pytest.mark.parametrize("kind", [SharedStoreRun, WithDaemon])
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_responses_equal_the_model_after_random_purges_and_crashes(seed, kind, origin):
     run = kind(seed, origin)

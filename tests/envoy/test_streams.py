@@ -137,15 +137,15 @@ def test_buffered_body_is_complete_when_trailers_follow(envoy, origin):
 
 def test_coalesced_requests_reach_the_node_once(envoy, origin):
     """One request reaches the node, of any worker; the others wait for its response."""
-    many_ask(envoy, origin, 20)
+    send_coalesced_requests(envoy, origin, 20)
 
 
 def test_hundreds_of_followers_in_one_worker_are_woken(start_envoy, origin):
     """A sandbox that resumed all of them in one call exhausted its stack, and failed."""
-    many_ask(start_envoy([route("/herd", {"cache": True}), route("/")], workers=1), origin, 600)
+    send_coalesced_requests(start_envoy([route("/herd", {"cache": True}), route("/")], workers=1), origin, 600)
 
 
-def many_ask(envoy, origin, clients):
+def send_coalesced_requests(envoy, origin, clients):
     late = envoy.late()
     go_on = threading.Event()
     body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'

@@ -96,7 +96,7 @@ def is_hit(envoy, number):
     return ask(envoy, number) == (200, True)
 
 
-def of_some_age():
+def wait_for_sandbox_age():
     """Waits: Envoy replaces a sandbox at once, unless it is younger than the pause, which
     Envoy extends by up to a half."""
     time.sleep(0.3)
@@ -170,7 +170,7 @@ def test_next_request_is_answered_after_a_sandbox_failed(make, node):
     envoy = make()
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
-    of_some_age()
+    wait_for_sandbox_age()
     fail(envoy)
     assert ask(envoy, number)[0] == 200
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
@@ -189,16 +189,16 @@ def test_other_workers_continue_when_a_sandbox_fails(make, node):
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
     connections = [client.Connection(envoy.port) for _ in range(16)]
 
-    def ask_each():
+    def send_on_each():
         for one in connections:
             answer = one.exchange("/", method="POST", headers=JSON, body=by_hash(number))
             assert answer.status == 200 and RESULT in answer.decoded
 
-    ask_each()
+    send_on_each()
     for _ in range(3):
-        of_some_age()
+        wait_for_sandbox_age()
         fail(envoy)
-        ask_each()
+        send_on_each()
     for one in connections:
         one.close()
 
@@ -218,7 +218,7 @@ def test_failed_sandboxes_lose_few_requests_under_load(make, node):
     for one in threads:
         one.start()
     for _ in range(5):
-        of_some_age()
+        wait_for_sandbox_age()
         fail(envoy)
     ends.set()
     for one in threads:

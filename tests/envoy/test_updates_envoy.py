@@ -15,7 +15,7 @@ from harness.client import Malformed, Truncated
 from harness.envoy import Envoy, route
 from harness.origin import CLOSE, RESET, Hangup, answer, scattered
 from harness.rpc import Node, call
-from test_background_update import TestInTheBackground as Rows
+from test_background_update import TestBackgroundUpdate as Rows
 from test_background_update import updated
 from test_stale import Asker, failing, result_of, wait_until_expired
 
@@ -191,12 +191,12 @@ def test_number_of_simultaneous_updates_is_limited(ask, envoy, origin):
         for path in paths:
             assert result_of(ask(path)) == "0x1"
 
-        def asked_anew():
+        def count_updates():
             return sum(len(origin.received(path)) - 1 for path in paths)
 
-        envoy.wait_for(lambda: asked_anew() == 64, "updates")
+        envoy.wait_for(lambda: count_updates() == 64, "updates")
         time.sleep(0.1)
-        assert asked_anew() == 64
+        assert count_updates() == 64
     finally:
         gate.set()
     for path in paths:

@@ -50,7 +50,7 @@ def node(origin, envoys):
         gate.set()
 
 
-class Asking:
+class ConcurrentClients:
     """Clients that request one key at once, from several Envoys."""
 
     def __init__(self, number, envoys):
@@ -82,7 +82,7 @@ def arrived(envoys, number):
     envoys[0].wait_for(lambda: sum(map(under_way, envoys)) == number, "all to arrive")
 
 
-def ask_of(envoy, number):
+def send_call(envoy, number):
     """A connection whose client may abort."""
     connection = client.Connection(envoy.port)
     headers = [("Content-Type", "application/json")]
@@ -90,7 +90,7 @@ def ask_of(envoy, number):
     return connection
 
 
-def in_vain(rounds=5):
+def attempts(rounds=5):
     """Repetitions: a lookup may exceed its 20 ms on a busy machine, and is then sent to the node;
     but not each time."""
     for turn in range(rounds):
@@ -98,15 +98,15 @@ def in_vain(rounds=5):
     raise AssertionError("each time the node was asked beside")
 
 
-class TestHerds:
+class TestCoalescing:
     @pytest.mark.parametrize("which", [[2], [0, 1, 2]], ids=["workers", "several Envoys"])
     def test_coalesced_requests_of_all_sandboxes_reach_the_node_once(self, envoys, node, which):
         hosts = [envoys[number] for number in which]
-        for _ in in_vain():
+        for _ in attempts():
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
             before = node.count()
-            asking = Asking(number, [hosts[n % len(hosts)] for n in range(30)])
+            asking = ConcurrentClients(number, [hosts[n % len(hosts)] for n in range(30)])
             arrived(hosts, 30)
             gate.set()
             asking.all()
@@ -115,11 +115,11 @@ class TestHerds:
 
     def test_followers_wait_beyond_one_wait_slice_of_the_daemon(self, envoys, node):
         """The daemon waits for a second at a time: each follower repeats its request."""
-        for _ in in_vain():
+        for _ in attempts():
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
             before = node.count()
-            asking = Asking(number, envoys * 2)
+            asking = ConcurrentClients(number, envoys * 2)
             assert not gate.wait(2.5)
             gate.set()
             asking.all()
@@ -131,7 +131,7 @@ class TestHerds:
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
-        asking = Asking(number, envoys * 4)
+        asking = ConcurrentClients(number, envoys * 4)
         arrived(envoys, 12)
         gate.set()
         asking.all()
@@ -154,7 +154,7 @@ def test_hundreds_of_concurrent_lookups_of_a_few_keys_are_hits(envoys, node):
         connection = client.Connection(envoy.port)
         waiting.register(connection.socket, selectors.EVENT_READ, (connection, request))
         connection.send(request)
-    for _ in in_vain():
+    for _ in attempts():
         before, left = node.count(), 2000
         while left > 0:
             for ready, _ in waiting.select(10):
@@ -166,17 +166,17 @@ def test_hundreds_of_concurrent_lookups_of_a_few_keys_are_hits(envoys, node):
             break
 
 
-class TestALeaderThatLeaves:
+class TestLeaderAborts:
     @pytest.mark.parametrize("followers", [[1], [0], [0, 1, 2]], ids=str)
     def test_follower_leads_when_the_client_of_the_leader_aborts(self, envoys, node, followers):
-        for _ in in_vain():
+        for _ in attempts():
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
             before = node.count()
-            leader = ask_of(envoys[0], number)
+            leader = send_call(envoys[0], number)
             envoys[0].wait_for(lambda before=before: node.count() > before, "the leader")
             hosts = [envoys[n] for n in followers]
-            asking = Asking(number, hosts * 4)
+            asking = ConcurrentClients(number, hosts * 4)
             arrived(list({id(one): one for one in [envoys[0], *hosts]}.values()), 4 * len(hosts) + 1)
             # followers look it up meanwhile
             assert not gate.wait(0.2)
@@ -194,11 +194,11 @@ class TestALeaderThatLeaves:
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
-        leader = ask_of(envoys[0], number)
+        leader = send_call(envoys[0], number)
         envoys[0].wait_for(lambda: node.count() > before, "the leader")
         leader.reset()
         arrived(envoys[:1], 0)
-        asking = Asking(number, [envoys[1]])
+        asking = ConcurrentClients(number, [envoys[1]])
         envoys[1].wait_for(lambda: node.count() > before + 1, "the next one", seconds=8)
         gate.set()
         asking.all()
@@ -208,11 +208,11 @@ class TestALeaderThatLeaves:
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
-        leader = ask_of(envoys[0], number)
+        leader = send_call(envoys[0], number)
         envoys[0].wait_for(lambda: node.count() > before, "the leader")
-        leaving = [ask_of(envoys[1], number) for _ in range(5)]
+        leaving = [send_call(envoys[1], number) for _ in range(5)]
         arrived(envoys[1:2], 5)
-        asking = Asking(number, [envoys[1]] * 5)
+        asking = ConcurrentClients(number, [envoys[1]] * 5)
         arrived(envoys[1:2], 10)
         for one in leaving:
             one.reset()
@@ -225,8 +225,8 @@ class TestALeaderThatLeaves:
     def test_clients_get_responses_when_others_abort_at_any_moment(self, envoys, node):
         for turn in range(60):
             number = next(_numbers)
-            leaving = [ask_of(envoys[turn % 3], number) for _ in range(3)]
-            asking = Asking(number, [envoys[(turn + 1) % 3]])
+            leaving = [send_call(envoys[turn % 3], number) for _ in range(3)]
+            asking = ConcurrentClients(number, [envoys[(turn + 1) % 3]])
             for one in leaving:
                 one.reset()
             asking.all()
@@ -259,10 +259,10 @@ class TestPurges:
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
-        asking = Asking(number, [envoys[0]])
+        asking = ConcurrentClients(number, [envoys[0]])
         envoys[0].wait_for(lambda: node.count() > before, "the first one")
         assert purge(envoys[1]) == 200
-        after = Asking(number, [envoys[1]] * 3)
+        after = ConcurrentClients(number, [envoys[1]] * 3)
         arrived(envoys[1:2], 3)
         gate.set()
         asking.all()

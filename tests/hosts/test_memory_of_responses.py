@@ -98,7 +98,7 @@ class Responses:
         return connection
 
     @contextlib.contextmanager
-    def beside_another(self, target):
+    def buffered_client(self, target):
         """The connection of a client whose response is buffered, while the node pauses."""
         with self.send("/blocker") as blocker:
             taken = self.until_in_use(2 * BLOCKED)
@@ -132,27 +132,27 @@ def responses(host, server, origin):
 
 @pytest.mark.parametrize("path", ["", "/cached"])
 def test_buffered_response_continues_as_a_stream_when_the_memory_is_full(responses, path):
-    with responses.beside_another(f"{path}/whole") as connection:
+    with responses.buffered_client(f"{path}/whole") as connection:
         reading = responses.change(connection)
         responses.go_on["end"].set()
         assert reading.finish() == BODY
 
 
 def test_upstream_connection_ends_when_the_client_aborts_before_the_change(responses):
-    with responses.beside_another("/left/early") as connection:
+    with responses.buffered_client("/left/early") as connection:
         connection.reset()
         assert responses.hangup.seen.wait(20)
 
 
 def test_upstream_connection_ends_when_the_client_aborts_after_the_change(responses):
-    with responses.beside_another("/left/late") as connection:
+    with responses.buffered_client("/left/late") as connection:
         responses.change(connection)
         connection.reset()
         assert responses.ended.wait(20)
 
 
 def test_upstream_connection_ends_when_the_client_aborts_at_the_change(responses):
-    with responses.beside_another("/left/late") as connection:
+    with responses.buffered_client("/left/late") as connection:
         responses.go_on["change"].set()
         connection.reset()
         assert responses.ended.wait(20)
@@ -160,7 +160,7 @@ def test_upstream_connection_ends_when_the_client_aborts_at_the_change(responses
 
 @pytest.mark.parametrize("is_changed", [False, True], ids=["before", "after"])
 def test_follower_gets_a_complete_response_when_its_leader_aborts_at_the_change(host, server, responses, is_changed):
-    with responses.beside_another("/cached/whole") as connection, responses.send("/cached/whole") as follower:
+    with responses.buffered_client("/cached/whole") as connection, responses.send("/cached/whole") as follower:
         server.wait_for(lambda: waiting(host, server) == 1, "the follower to wait")
         if is_changed:
             responses.change(connection)
@@ -173,7 +173,7 @@ def test_follower_gets_a_complete_response_when_its_leader_aborts_at_the_change(
 @pytest.mark.parametrize("path", ["", "/cached"])
 def test_stream_is_visibly_truncated_when_the_node_aborts(responses, server, path):
     server.expect("prematurely closed|response ended")
-    with responses.beside_another(f"{path}/cut") as connection:
+    with responses.buffered_client(f"{path}/cut") as connection:
         reading = responses.change(connection)
         responses.go_on["end"].set()
         with pytest.raises((Truncated, ConnectionError)):
@@ -202,7 +202,7 @@ def replaceable(host, start_server, session_origin):
 def test_stream_is_complete_when_the_configuration_is_replaced_at_the_change(host, replaceable, origin, is_changed):
     server, replace = replaceable
     responses = Responses(host, server, origin)
-    with responses.beside_another("/whole") as connection:
+    with responses.buffered_client("/whole") as connection:
         reading = None
         if is_changed:
             reading = responses.change(connection)

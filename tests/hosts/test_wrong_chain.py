@@ -20,7 +20,7 @@ CHAINS = {"eth": b'"0x1"', "polygon": b'"0x89"'}
 STORE = {"max_size": "64m", "memory": "16m"}
 
 
-def of_wrong_chain(detail):
+def wrong_chain_pattern(detail):
     return rf'the node of namespace "main" answers for another chain \({detail}\)'
 
 
@@ -114,7 +114,7 @@ def wait_for_hits(server, chain, path="/"):
 def test_namespace_of_a_wrong_chain_is_suspended_in_all_workers_until_it_is_purged(start, origin):
     origin.answers(gateway)
     server = start()
-    server.expect(of_wrong_chain("eth_chainId was 1, now 137"))
+    server.expect(wrong_chain_pattern("eth_chainId was 1, now 137"))
     for _ in range(4):
         assert ask(server, "eth", "/other").decoded.endswith(b'"0x1"}')
         assert ask(server, "eth").decoded.endswith(b'"0x1"}')
@@ -135,7 +135,7 @@ def test_namespace_of_a_wrong_chain_is_suspended_in_all_workers_until_it_is_purg
 def test_reload_ends_the_suspension(start, origin):
     origin.answers(gateway)
     nginx = start()
-    nginx.expect(of_wrong_chain("eth_chainId was 1, now 137"))
+    nginx.expect(wrong_chain_pattern("eth_chainId was 1, now 137"))
     assert ask(nginx, "eth").status == 200
     assert ask(nginx, "polygon").status == 200
     wait_until_suspended(nginx)
@@ -193,7 +193,7 @@ def test_namespace_is_suspended_when_the_first_response_differs_from_the_followe
     origin.answers(forwarding(other))
     server = start(follow=(f"http://{followed.address}", api))
     wait_until_followed(server)
-    server.expect(of_wrong_chain(detail))
+    server.expect(wrong_chain_pattern(detail))
 
     def ask(path=path):
         return server.ask(path, body)

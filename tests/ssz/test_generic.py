@@ -25,7 +25,7 @@ MODULES = [
 
 
 @pytest.fixture(autouse=True)
-def of_bearable_length():
+def shortened_lists():
     """Shortens lists: the original cases have lists of lists of 1500 values."""
 
     def shorter(rng, ty, max_bytes_length, max_list_length, mode, chaos):
