@@ -137,7 +137,7 @@ class CheckedRequest:
             assert answers == {self.id + place: result.strip(b'"') for place, result in enumerate(results)}
 
 
-def ask(nginx, one):
+def send(nginx, one):
     """`"whole"`, or the outcome of a failure of nginx itself."""
     try:
         with nginx.connect(timeout=30) as connection:
@@ -160,7 +160,7 @@ def load(nginx, seed, requests):
         chance = random.Random(f"{seed} {number}")
         try:
             for _ in range(requests):
-                outcomes.append(ask(nginx, CheckedRequest(chance)))
+                outcomes.append(send(nginx, CheckedRequest(chance)))
         except BaseException as fault:  # a thread can't raise
             faults.append(fault)
 

@@ -16,7 +16,7 @@ from harness.origin import CLOSE, RESET, Until, answer, head, scattered
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
-from test_stale import HASH, Asker, failing, logged, result_of, wait_until_expired
+from test_stale import HASH, RpcClient, failing, logged, result_of, wait_until_expired
 
 pytestmark = pytest.mark.bare
 
@@ -91,38 +91,38 @@ _places = itertools.count()
 
 
 @pytest.fixture
-def ask(nginx, origin):
-    return Asker(nginx, origin)
+def rpc(nginx, origin):
+    return RpcClient(nginx, origin)
 
 
-def updated(ask, path, result="0x2", **options):
-    ask.nginx.wait_for(lambda: result_of(ask(path, **options)) == result, "the new one")
+def updated(rpc, path, result="0x2", **options):
+    rpc.nginx.wait_for(lambda: result_of(rpc(path, **options)) == result, "the new one")
 
 
-def stored(ask, path, **options):
+def stored(rpc, path, **options):
     """Stores a response that has expired and that no update is fetching."""
-    ask(path, **options)
-    ask.nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
-    ask.settle(path)
+    rpc(path, **options)
+    rpc.nginx.wait_for(lambda: "hit" in rpc(path, **options).header("Cache-Status"), "it to be stored")
+    rpc.settle(path)
 
 
-def begun(ask, path, request):
+def begun(rpc, path, request):
     """A connection whose client has read nothing yet, and whose request has
     started an update."""
     for _ in range(10):
-        before = len(ask.origin.received())
+        before = len(rpc.origin.received())
         wait_until_expired()
-        ask.asked[path] += 1
-        connection = ask.nginx.connect(receive_buffer=4096)
+        rpc.asked[path] += 1
+        connection = rpc.nginx.connect(receive_buffer=4096)
         connection.send(request)
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
-            if len(ask.origin.received()) > before:
+            if len(rpc.origin.received()) > before:
                 return connection
             time.sleep(0.005)
         connection.close()
         # a response of some MB is stored a while after its request is over
-        assert logged(ask.nginx, path, ask.asked[path])[-1] in ("HIT", "UPDATING")
+        assert logged(rpc.nginx, path, rpc.asked[path])[-1] in ("HIT", "UPDATING")
     raise AssertionError("no update is started")
 
 
@@ -130,23 +130,23 @@ class TestBackgroundUpdate:
     """The client whose request starts the update receives the stale response as well."""
 
     @pytest.mark.parametrize("path", ["/place", "/unbuffered", "/pages"])
-    def test_clients_get_the_stale_response_until_the_update_is_stored(self, ask, nginx, origin, path):
-        path = f"{path}/{ask.chain}"
-        ask(path)
-        node = ask.serve(b'"0x2"')
+    def test_clients_get_the_stale_response_until_the_update_is_stored(self, rpc, nginx, origin, path):
+        path = f"{path}/{rpc.chain}"
+        rpc(path)
+        node = rpc.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
         for id in range(4):
-            response = ask(path, str(id))
+            response = rpc(path, str(id))
             assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
             assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
         nginx.wait_for(node.count, "the update")
         # body, head and target are equal to those in the first request
         assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
         (request,) = origin.received(path)[1:]
-        assert request.target == f"{path}?chain={ask.chain}" and request.method == "POST"
+        assert request.target == f"{path}?chain={rpc.chain}" and request.method == "POST"
         assert request.header("Accept-Encoding") == "identity"
         gate.set()
-        updated(ask, path)
+        updated(rpc, path)
         # nginx logs a request when its subrequests are over, perhaps after others that came then
         nginx.wait_for(lambda: "STALE" in logged(nginx, path, 5), "the line of the first")
         first, *others = logged(nginx, path, 5)
@@ -157,19 +157,19 @@ class TestBackgroundUpdate:
     @pytest.mark.parametrize("path", PLACES)
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("length", [30_000, 600_000])
-    def test_long_response_is_replaced_by_the_update(self, ask, framing, path, accept, length):
+    def test_long_response_is_replaced_by_the_update(self, rpc, framing, path, accept, length):
         text = bodies.json(length).hex().encode()
         old, new = b'"0x1%b"' % text, b'"0x2%b"' % text
         options = {"method": "eth_getBlockByHash", "accept": accept}
-        ask.serve(old)
-        first = ask(path, **options)
+        rpc.serve(old)
+        first = rpc(path, **options)
         assert first.decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
         # it is stored off the event loop
-        ask.nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
+        rpc.nginx.wait_for(lambda: "hit" in rpc(path, **options).header("Cache-Status"), "it to be stored")
         node = Node({"eth_getBlockByHash": new}, framing=framing)
-        ask.origin.answers(node)
-        ask.nginx.wait_for(
-            lambda: (answer := ask(path, **options)).decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % new
+        rpc.origin.answers(node)
+        rpc.nginx.wait_for(
+            lambda: (answer := rpc(path, **options)).decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % new
             and "hit" in answer.header("Cache-Status"),
             "the new one",
         )
@@ -180,53 +180,53 @@ class TestBackgroundUpdate:
         ids=["close", "reset", "503", "404", "408", "499"],
     )
     @pytest.mark.parametrize("path", ["/place", "/pages", "/proxied", "/gone"])
-    def test_clients_get_the_stale_response_when_the_update_fails(self, ask, nginx, script, path):
-        ask.origin.answers(answer(b"x" * 3_000_000, type="text/plain"), "/large")
-        ask(path)
-        ask.fails(script)
+    def test_clients_get_the_stale_response_when_the_update_fails(self, rpc, nginx, script, path):
+        rpc.origin.answers(answer(b"x" * 3_000_000, type="text/plain"), "/large")
+        rpc(path)
+        rpc.fails(script)
         with nginx.connect() as connection:
             # on one connection, each request waits for the update of the one before
             for id in range(3):
                 time.sleep(0.005)
                 response = connection.exchange(
-                    f"{path}?chain={ask.chain}",
+                    f"{path}?chain={rpc.chain}",
                     method="POST",
                     headers=[("Content-Type", "application/json")],
                     body=call("eth_blockNumber", id=str(id)),
                 )
                 assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
-        nginx.wait_for(lambda: len(ask.origin.received()) >= 4, "the last update")
-        ask.serve(b'"0x2"')
-        updated(ask, path)
+        nginx.wait_for(lambda: len(rpc.origin.received()) >= 4, "the last update")
+        rpc.serve(b'"0x2"')
+        updated(rpc, path)
 
     @pytest.mark.parametrize("framing", ["length", "chunked"])
-    def test_truncated_update_is_not_stored(self, ask, nginx, framing):
-        ask("/place")
+    def test_truncated_update_is_not_stored(self, rpc, nginx, framing):
+        rpc("/place")
         body = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"2" * 20_000)
-        ask.fails(lambda request: answer(body, framing=framing, cut_at=9_000))
+        rpc.fails(lambda request: answer(body, framing=framing, cut_at=9_000))
         for _ in range(4):
-            assert result_of(ask("/place")) == "0x1"
-        ask.serve(b'"0x2"')
-        updated(ask, "/place")
+            assert result_of(rpc("/place")) == "0x1"
+        rpc.serve(b'"0x2"')
+        updated(rpc, "/place")
 
-    def test_update_that_sets_a_cookie_is_not_stored(self, ask):
-        ask("/place")
-        ask.origin.answers(Node({"eth_blockNumber": b'"0x2"'}, headers=[("Set-Cookie", "a=b")]))
+    def test_update_that_sets_a_cookie_is_not_stored(self, rpc):
+        rpc("/place")
+        rpc.origin.answers(Node({"eth_blockNumber": b'"0x2"'}, headers=[("Set-Cookie", "a=b")]))
         for _ in range(4):
-            response = ask("/place")
+            response = rpc("/place")
             assert result_of(response) == "0x1" and response.header("Set-Cookie") is None
 
     @pytest.mark.parametrize("leaves", ["close", "reset"])
     @pytest.mark.parametrize("when", ["before", "after"])
-    def test_update_is_stored_when_the_client_aborts(self, ask, nginx, leaves, when):
-        ask("/place")
-        node = ask.serve(b'"0x2"')
+    def test_update_is_stored_when_the_client_aborts(self, rpc, nginx, leaves, when):
+        rpc("/place")
+        node = rpc.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
         time.sleep(0.005)
         with nginx.connect() as connection:
             connection.send(
                 client.request_bytes(
-                    f"/place?chain={ask.chain}",
+                    f"/place?chain={rpc.chain}",
                     method="POST",
                     headers=[("Content-Type", "application/json")],
                     body=call("eth_blockNumber"),
@@ -237,18 +237,18 @@ class TestBackgroundUpdate:
             nginx.wait_for(node.count, "the update")
             getattr(connection, leaves)()
         for _ in range(3):
-            assert result_of(ask("/place")) == "0x1"
+            assert result_of(rpc("/place")) == "0x1"
         gate.set()
-        updated(ask, "/place")
+        updated(rpc, "/place")
 
-    def test_slow_client_gets_the_stale_response_whatever_the_update_does(self, ask):
+    def test_slow_client_gets_the_stale_response_whatever_the_update_does(self, rpc):
         """The update succeeds or fails while the stale response is being sent."""
         old = b'"0x' + random.Random(1).randbytes(4_000_000).hex().encode() + b'"'
-        ask.serve(old)
-        path = f"/place/{ask.chain}"
-        stored(ask, path, method="eth_getBlockByHash", accept=None)
+        rpc.serve(old)
+        path = f"/place/{rpc.chain}"
+        stored(rpc, path, method="eth_getBlockByHash", accept=None)
         request = client.request_bytes(
-            f"{path}?chain={ask.chain}",
+            f"{path}?chain={rpc.chain}",
             method="POST",
             headers=[("Content-Type", "application/json")],
             body=call("eth_getBlockByHash", f"[{HASH},true]"),
@@ -256,34 +256,34 @@ class TestBackgroundUpdate:
         nonsense = [head(headers=[("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]), b"zz\r\n"]
         cut = answer(b"{}" * 5_000, cut_at=9_000)
         for script in ([CLOSE], failing(503), nonsense, cut, Node({"eth_getBlockByHash": b'"0x2"'})):
-            ask.fails(script)
-            with begun(ask, path, request) as connection:
+            rpc.fails(script)
+            with begun(rpc, path, request) as connection:
                 time.sleep(0.05)
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
-            ask.settle(path)
+            rpc.settle(path)
 
     @pytest.mark.parametrize("way", ["delayed", "full"])
-    def test_client_timers_are_not_reset_by_the_update(self, ask, nginx, way):
+    def test_client_timers_are_not_reset_by_the_update(self, rpc, nginx, way):
         """An update must not change the timer of limit_rate or of send_timeout on
         which the client's response depends."""
         old = b'"0x' + random.Random(2).randbytes(1_500_000).hex().encode() + b'"'
-        path = {"delayed": "/slow/timers", "full": "/timeout"}[way] + f"/{ask.chain}"
-        ask.serve(old)
-        stored(ask, path, method="eth_getBlockByHash", accept=None)
+        path = {"delayed": "/slow/timers", "full": "/timeout"}[way] + f"/{rpc.chain}"
+        rpc.serve(old)
+        stored(rpc, path, method="eth_getBlockByHash", accept=None)
         new = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"2" * 20_000)
         gates = [threading.Event() for _ in range(3)]
         script = answer(new)
         pieces = [script[0]]
         for number, gate in enumerate(gates):
             pieces += [script[1][number * 5000 : number * 5000 + 5000], Until(gate)]
-        ask.origin.answers([*pieces, script[1][15_000:]])
+        rpc.origin.answers([*pieces, script[1][15_000:]])
         request = client.request_bytes(
-            f"{path}?chain={ask.chain}",
+            f"{path}?chain={rpc.chain}",
             method="POST",
             headers=[("Content-Type", "application/json")],
             body=call("eth_getBlockByHash", f"[{HASH},true]"),
         )
-        with begun(ask, path, request) as connection:
+        with begun(rpc, path, request) as connection:
             for gate in gates:
                 gate.set()
                 time.sleep(0.05)
@@ -291,7 +291,7 @@ class TestBackgroundUpdate:
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
             else:
                 # the client reads nothing, and is timed out in spite of the update
-                assert logged(nginx, path, ask.asked[path])[-1] == "STALE"
+                assert logged(nginx, path, rpc.asked[path])[-1] == "STALE"
 
     def test_stale_resource_is_revalidated_with_its_etag(self, nginx, origin):
         path = f"/place/{next(_places)}"
@@ -316,28 +316,28 @@ class TestBackgroundUpdate:
         assert [request.header("If-None-Match") for request in origin.received(path)] == [None, '"v1"']
 
     @pytest.mark.parametrize("number", [None, b"null"])
-    def test_stale_response_is_removed_when_the_node_reports_an_error_or_null(self, ask, number):
+    def test_stale_response_is_removed_when_the_node_reports_an_error_or_null(self, rpc, number):
         """An error, or null, is a response: no client receives the stale one after it."""
-        ask("/place")
-        ask.serve(number)
-        ask.nginx.wait_for(lambda: json.loads(ask("/place").decoded).get("result") is None, "the node's answer")
+        rpc("/place")
+        rpc.serve(number)
+        rpc.nginx.wait_for(lambda: json.loads(rpc("/place").decoded).get("result") is None, "the node's answer")
         for _ in range(3):
-            assert json.loads(ask("/place").decoded).get("result") is None
+            assert json.loads(rpc("/place").decoded).get("result") is None
 
     @pytest.mark.parametrize("path", ["/noupdating", "/onlyupdating"])
-    def test_entry_is_not_updated_when_use_stale_is_incomplete(self, ask, path):
-        ask(path)
-        ask.serve(b'"0x2"')
-        assert result_of(ask(path)) == ("0x2" if path == "/noupdating" else "0x1")
+    def test_entry_is_not_updated_when_use_stale_is_incomplete(self, rpc, path):
+        rpc(path)
+        rpc.serve(b'"0x2"')
+        assert result_of(rpc(path)) == ("0x2" if path == "/noupdating" else "0x1")
 
-    def test_update_is_stored_after_other_filters_changed_it(self, ask):
+    def test_update_is_stored_after_other_filters_changed_it(self, rpc):
         """The update is stored after all other filters, as any response is."""
         params = {"method": "eth_getBlockByHash"}
         for path, stored in (("/sub", "0x00be"), ("/place", "0xbe")):
-            ask.serve(b'"0x11"')
-            ask(path, **params)
-            ask.serve(b'"0xbe"')
-            updated(ask, path, stored, **params)
+            rpc.serve(b'"0x11"')
+            rpc(path, **params)
+            rpc.serve(b'"0xbe"')
+            updated(rpc, path, stored, **params)
 
     @pytest.mark.parametrize("coding", [None, "gzip"])
     def test_update_is_readable_by_all_clients_when_the_node_compresses_it(self, nginx, origin, coding):
@@ -363,11 +363,11 @@ class TestBackgroundUpdate:
         nginx.wait_for(is_new, "the new one")
         assert seen <= {old, new}
 
-    def test_update_is_logged_before_its_request_when_log_subrequest_is_on(self, ask, nginx):
-        path = f"/logged/{ask.chain}"
-        ask(path)
-        ask.serve(b'"0x2"')
-        assert result_of(ask(path)) == "0x1"
+    def test_update_is_logged_before_its_request_when_log_subrequest_is_on(self, rpc, nginx):
+        path = f"/logged/{rpc.chain}"
+        rpc(path)
+        rpc.serve(b'"0x2"')
+        assert result_of(rpc(path)) == "0x1"
         # the subrequest's line, and then the request's
         assert logged(nginx, path, 3)[:3] == ["MISS", "MISS", "STALE"]
 
@@ -404,12 +404,12 @@ def test_http2_streams_do_not_wait_for_an_update(start_nginx, origin):
 @pytest.mark.parametrize("options", [{"main": "master_process off;", "single": True}, {"workers": 2}], ids=["single", "two"])
 def test_entry_is_updated_in_single_process_and_with_two_workers(start_nginx, origin, options):
     nginx = start_nginx(CONFIG, **options)
-    ask = Asker(nginx, origin)
+    rpc = RpcClient(nginx, origin)
     for path in ("/place", "/proxied"):
-        ask.serve(b'"0x1"')
-        ask(path)
-        ask.serve(b'"0x2"')
-        updated(ask, path)
+        rpc.serve(b'"0x1"')
+        rpc(path)
+        rpc.serve(b'"0x2"')
+        updated(rpc, path)
 
 
 def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_nginx, origin):
@@ -508,12 +508,12 @@ def asked(nginx, chain):
 def test_old_worker_ends_after_its_update_when_nginx_reloads(start_nginx, origin):
     """The old worker ends when the update does."""
     nginx = start_nginx(CONFIG)
-    ask = Asker(nginx, origin)
-    ask("/place")
-    node = ask.serve(b'"0x2"')
+    rpc = RpcClient(nginx, origin)
+    rpc("/place")
+    node = rpc.serve(b'"0x2"')
     gate = node.gates["eth_blockNumber"] = threading.Event()
     (worker,) = nginx.workers()
-    assert result_of(ask("/place")) == "0x1"
+    assert result_of(rpc("/place")) == "0x1"
     nginx.wait_for(node.count, "the update")
     nginx.reload()
     gate.set()
@@ -523,9 +523,9 @@ def test_old_worker_ends_after_its_update_when_nginx_reloads(start_nginx, origin
 def test_entry_is_updated_when_there_is_a_store(start_nginx, origin):
     nginx = start_nginx("sszip_cache_path @prefix@/cache max_size=64m memory=32m;" + CONFIG)
     wait_until_linked(nginx, owner_of(nginx))
-    ask = Asker(nginx, origin)
+    rpc = RpcClient(nginx, origin)
     for path in ("/place", "/few/nofile"):
-        ask.serve(b'"0x1"')
-        ask(path)
-        ask.serve(b'"0x2"')
-        updated(ask, path)
+        rpc.serve(b'"0x1"')
+        rpc(path)
+        rpc.serve(b'"0x2"')
+        updated(rpc, path)

@@ -65,22 +65,22 @@ _places = iter(range(10**6))
 
 
 @pytest.fixture
-def ask(nginx, origin):
+def rpc(nginx, origin):
     """A function that sends calls under a namespace of its own; its node is an attribute."""
     number = next(_places)
 
-    def ask(body, path=f"/chosen?chain={number}", accept="gzip", headers=(), **request):
+    def rpc(body, path=f"/chosen?chain={number}", accept="gzip", headers=(), **request):
         return nginx.post(path, body, accept, headers, **request)
 
     def serve(results, **options):
-        ask.node = Node(results, **options)
-        origin.answers(ask.node)
-        return ask.node
+        rpc.node = Node(results, **options)
+        origin.answers(rpc.node)
+        return rpc.node
 
-    ask.serve = serve
-    ask.path = f"/chosen?chain={number}"
+    rpc.serve = serve
+    rpc.path = f"/chosen?chain={number}"
     serve({"eth_getBlockByHash": LARGE, "eth_chainId": SMALL, "eth_blockNumber": SMALL, "eth_getLogs": LARGE})
-    return ask
+    return rpc
 
 
 def result_of(response):
@@ -90,10 +90,10 @@ def result_of(response):
 class TestHits:
     @pytest.mark.parametrize("first", ["gzip", None])
     @pytest.mark.parametrize("second", ["gzip", None])
-    def test_second_request_is_a_hit_for_any_accept_encoding(self, ask, first, second):
-        miss = ask(call("eth_getBlockByHash", BY_HASH, "1"), accept=first)
-        hit = ask(call("eth_getBlockByHash", BY_HASH, "2"), accept=second)
-        assert ask.node.count() == 1
+    def test_second_request_is_a_hit_for_any_accept_encoding(self, rpc, first, second):
+        miss = rpc(call("eth_getBlockByHash", BY_HASH, "1"), accept=first)
+        hit = rpc(call("eth_getBlockByHash", BY_HASH, "2"), accept=second)
+        assert rpc.node.count() == 1
         assert miss.decoded.replace(b'"id":1,', b'"id":2,') == hit.decoded
         assert hit.coding == ("gzip" if second else None)
         assert hit.length == len(hit.body)
@@ -106,16 +106,16 @@ class TestHits:
 
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_response_is_stored_with_any_framing(self, ask, framing, accept):
-        ask.serve({"eth_getBlockByHash": LARGE}, framing=framing)
-        bodies = {ask(call("eth_getBlockByHash", BY_HASH), accept=accept).decoded for _ in range(4)}
-        assert len(bodies) == 1 and ask.node.count() == 1
+    def test_response_is_stored_with_any_framing(self, rpc, framing, accept):
+        rpc.serve({"eth_getBlockByHash": LARGE}, framing=framing)
+        bodies = {rpc(call("eth_getBlockByHash", BY_HASH), accept=accept).decoded for _ in range(4)}
+        assert len(bodies) == 1 and rpc.node.count() == 1
 
-    def test_response_is_stored_when_proxy_buffering_is_off(self, ask, nginx):
+    def test_response_is_stored_when_proxy_buffering_is_off(self, rpc, nginx):
         answers = [
             nginx.post("/unbuffered", call("eth_getBlockByHash", BY_HASH)).decoded for _ in range(3)
         ]
-        assert len(set(answers)) == 1 and ask.node.count() == 1
+        assert len(set(answers)) == 1 and rpc.node.count() == 1
 
     @pytest.mark.parametrize(
         "id",
@@ -124,30 +124,30 @@ class TestHits:
     )
     @pytest.mark.parametrize("members", [("jsonrpc", "id", "result"), ("result", "jsonrpc", "id"), ("jsonrpc", "result", "id")])
     @pytest.mark.parametrize("size", ["large", "small"])
-    def test_hit_has_the_id_of_the_call(self, ask, id, members, size):
+    def test_hit_has_the_id_of_the_call(self, rpc, id, members, size):
         method, params = ("eth_getBlockByHash", BY_HASH) if size == "large" else ("eth_chainId", "[]")
-        ask.serve({"eth_getBlockByHash": LARGE, "eth_chainId": SMALL}, members=members)
-        ask(call(method, params, "77"))
+        rpc.serve({"eth_getBlockByHash": LARGE, "eth_chainId": SMALL}, members=members)
+        rpc(call(method, params, "77"))
         for accept in ("gzip", None):
-            hit = ask(call(method, params, id), accept=accept)
+            hit = rpc(call(method, params, id), accept=accept)
             assert b'"id":' + id.encode() in hit.decoded
             assert hit.decoded.endswith(b"}\n")
-        assert ask.node.count() == 1
+        assert rpc.node.count() == 1
 
-    def test_call_is_a_hit_when_order_of_members_and_white_space_differ(self, ask):
-        ask(call("eth_getLogs", '[{"fromBlock":"0x1","toBlock":"0x2"}]'))
-        ask(b'{ "params" : [ { "toBlock" : "0x2" , "fromBlock":"0x1" } ],\n"method":"eth_getLogs","id":5,"jsonrpc":"2.0" }')
-        assert ask.node.count() == 1
+    def test_call_is_a_hit_when_order_of_members_and_white_space_differ(self, rpc):
+        rpc(call("eth_getLogs", '[{"fromBlock":"0x1","toBlock":"0x2"}]'))
+        rpc(b'{ "params" : [ { "toBlock" : "0x2" , "fromBlock":"0x1" } ],\n"method":"eth_getLogs","id":5,"jsonrpc":"2.0" }')
+        assert rpc.node.count() == 1
 
-    def test_small_response_is_stored_uncompressed(self, ask):
+    def test_small_response_is_stored_uncompressed(self, rpc):
         for _ in range(3):
-            response = ask(call("eth_chainId"))
+            response = rpc(call("eth_chainId"))
             assert (response.coding, response.decoded) == (None, b'{"jsonrpc":"2.0","id":1,"result":"0x10"}\n')
-        assert ask.node.count() == 1
+        assert rpc.node.count() == 1
 
-    def test_access_log_shows_cache_status_method_and_mode(self, ask, nginx):
+    def test_access_log_shows_cache_status_method_and_mode(self, rpc, nginx):
         for path in ("/a/log", "/a/log", "/off/log"):
-            ask(call("eth_chainId"), path)
+            rpc(call("eth_chainId"), path)
         lines = nginx.wait_for(lambda: _lines(nginx, "/log", 3), "the log")
         assert lines == [
             "/a/log MISS eth_chainId - too-small",
@@ -155,7 +155,7 @@ class TestHits:
             "/off/log - - - too-small",
         ]
 
-    def test_get_without_cache_headers_is_not_stored(self, ask, nginx, origin):
+    def test_get_without_cache_headers_is_not_stored(self, rpc, nginx, origin):
         origin.answers([b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"])
         for _ in range(2):
             assert nginx.get("/a/get").decoded == b"{}"
@@ -170,29 +170,29 @@ def _lines(nginx, part, count):
 class TestKeys:
     """Different calls never share a response."""
 
-    def test_similar_params_have_different_keys(self, ask):
-        ask.serve({"eth_getLogs": lambda params: json.dumps(json.dumps(params)).encode()})
+    def test_similar_params_have_different_keys(self, rpc):
+        rpc.serve({"eth_getLogs": lambda params: json.dumps(json.dumps(params)).encode()})
         topics = ['[["0xa","0xb"]]', '["0xa","0xb"]', '[["0xa"],["0xb"]]', '["0xa,0xb"]', "[]", "[null]", '["null"]']
         seen = set()
         for topic in topics * 2:
-            seen.add(result_of(ask(call("eth_getLogs", f'[{{"fromBlock":"0x1","toBlock":"0x2","topics":{topic}}}]'))))
+            seen.add(result_of(rpc(call("eth_getLogs", f'[{{"fromBlock":"0x1","toBlock":"0x2","topics":{topic}}}]'))))
         assert len(seen) == len(topics)
 
-    def test_responses_of_two_namespaces_are_kept_apart(self, ask, origin, nginx):
+    def test_responses_of_two_namespaces_are_kept_apart(self, rpc, origin, nginx):
         for path, chain in (("/a1", b'"0x1"'), ("/b1", b'"0xa"')):
             origin.answers(Node({"eth_chainId": chain}))
-            assert result_of(ask(call("eth_chainId"), path)) == chain.decode()[1:-1]
+            assert result_of(rpc(call("eth_chainId"), path)) == chain.decode()[1:-1]
         for path, chain in (("/a1", "0x1"), ("/b1", "0xa")):
-            assert result_of(ask(call("eth_chainId"), path)) == chain
+            assert result_of(rpc(call("eth_chainId"), path)) == chain
 
-    def test_hosts_and_paths_have_different_keys_without_a_namespace(self, ask, nginx):
+    def test_hosts_and_paths_have_different_keys_without_a_namespace(self, rpc, nginx):
         for host, path in (("one", "/default"), ("two", "/default"), ("one", "/default"), ("one", "/default/other")):
             with nginx.connect() as connection:
                 response = connection.exchange(path, method="POST", host=host, headers=[JSON], body=call("eth_chainId"))
                 assert result_of(response) == "0x10"
-        assert ask.node.count() == 3
+        assert rpc.node.count() == 3
 
-    def test_invalid_call_is_forwarded(self, ask):
+    def test_invalid_call_is_forwarded(self, rpc):
         for body in (
             b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[],"extra":1}',
             b'{"jsonrpc":"1.0","id":1,"method":"eth_chainId","params":[]}',
@@ -200,17 +200,17 @@ class TestKeys:
             b'{"jsonrpc":"2.0","id":{},"method":"eth_chainId","params":[]}',
             b'{"jsonrpc":"2.0","method":"eth_chainId","params":[],"id":[1]}',
         ):
-            before = ask.node.count()
+            before = rpc.node.count()
             for _ in range(2):
-                ask(body)
-            assert ask.node.count() == before + 2
+                rpc(body)
+            assert rpc.node.count() == before + 2
 
-    def test_notifications_are_forwarded(self, ask, origin):
-        ask(call("eth_chainId"))
+    def test_notifications_are_forwarded(self, rpc, origin):
+        rpc(call("eth_chainId"))
         asked = []
         origin.answers(lambda request: asked.append(1) or [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
         for _ in range(2):
-            assert ask(b'{"jsonrpc":"2.0","method":"eth_chainId","params":[]}').body == b""
+            assert rpc(b'{"jsonrpc":"2.0","method":"eth_chainId","params":[]}').body == b""
         assert len(asked) == 2
 
 
@@ -227,11 +227,11 @@ class TestUncacheable:
             ("made_up", "[]", b"1"),
         ],
     )
-    def test_response_is_not_stored_when_its_method_or_result_forbids_it(self, ask, method, params, result):
-        ask.serve({method: result})
+    def test_response_is_not_stored_when_its_method_or_result_forbids_it(self, rpc, method, params, result):
+        rpc.serve({method: result})
         for _ in range(2):
-            ask(call(method, params))
-        assert ask.node.count() == 2
+            rpc(call(method, params))
+        assert rpc.node.count() == 2
 
     @pytest.mark.parametrize(
         "options",
@@ -247,11 +247,11 @@ class TestUncacheable:
         ],
         ids=str,
     )
-    def test_response_is_not_stored_when_its_head_forbids_it(self, ask, options):
-        ask.serve({"eth_chainId": SMALL}, **options)
+    def test_response_is_not_stored_when_its_head_forbids_it(self, rpc, options):
+        rpc.serve({"eth_chainId": SMALL}, **options)
         for _ in range(2):
-            ask(call("eth_chainId"))
-        assert ask.node.count() == 2
+            rpc(call("eth_chainId"))
+        assert rpc.node.count() == 2
 
     @pytest.mark.parametrize(
         "body",
@@ -265,102 +265,102 @@ class TestUncacheable:
         ],
     )
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-    def test_response_is_not_stored_when_its_body_is_not_a_valid_result(self, ask, origin, body, framing):
+    def test_response_is_not_stored_when_its_body_is_not_a_valid_result(self, rpc, origin, body, framing):
         counter = []
         origin.answers(lambda request: counter.append(1) or answer(body, framing=framing))
         for _ in range(2):
-            assert ask(call("eth_chainId")).decoded == body
+            assert rpc(call("eth_chainId")).decoded == body
         assert len(counter) == 2
 
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-    def test_truncated_response_is_not_stored(self, ask, origin, framing):
+    def test_truncated_response_is_not_stored(self, rpc, origin, framing):
         body = b'{"jsonrpc":"2.0","id":1,"result":' + LARGE + b"}"
         counter = []
         origin.answers(lambda request: counter.append(1) or answer(body, framing=framing, cut_at=20000))
         for accept in ("gzip", None, "gzip", None):
             try:
-                ask(call("eth_getBlockByHash", BY_HASH), accept=accept)
+                rpc(call("eth_getBlockByHash", BY_HASH), accept=accept)
             except Exception:  # noqa: BLE001, S110 - other tests check how it fails
                 pass
         assert len(counter) >= 4
 
-    def test_response_above_the_size_limit_is_not_stored(self, ask):
+    def test_response_above_the_size_limit_is_not_stored(self, rpc):
         for accept in ("gzip", None) * 2:
-            ask(call("eth_getBlockByHash", BY_HASH), "/small", accept)
-        assert ask.node.count() == 4
+            rpc(call("eth_getBlockByHash", BY_HASH), "/small", accept)
+        assert rpc.node.count() == 4
 
-    def test_request_above_the_size_limit_is_not_looked_up(self, ask):
+    def test_request_above_the_size_limit_is_not_looked_up(self, rpc):
         body = call("eth_getLogs", '[{"fromBlock":"0x1","toBlock":"0x2","topics":["' + "0" * 1000 + '"]}]')
         for _ in range(2):
-            ask(body, "/small")
-        assert ask.node.count() == 2
+            rpc(body, "/small")
+        assert rpc.node.count() == 2
 
-    def test_request_with_another_type_or_a_coding_is_not_looked_up(self, ask, nginx):
+    def test_request_with_another_type_or_a_coding_is_not_looked_up(self, rpc, nginx):
         for headers in ([("Content-Type", "text/plain")], [], [JSON, ("Content-Encoding", "identity")]):
-            before = ask.node.count()
+            before = rpc.node.count()
             for _ in range(2):
                 nginx.get("/a/types", method="POST", body=call("eth_blockNumber"), headers=headers)
-            assert ask.node.count() == before + 2
+            assert rpc.node.count() == before + 2
 
 
 class TestLifetimes:
-    def test_entry_expires_after_its_ttl(self, ask):
-        ask(call("eth_blockNumber"), "/short")
+    def test_entry_expires_after_its_ttl(self, rpc):
+        rpc(call("eth_blockNumber"), "/short")
         deadline = threading.Event()
         for _ in range(100):
-            if ask.node.count() > 1:
+            if rpc.node.count() > 1:
                 break
             deadline.wait(0.05)
-            ask(call("eth_blockNumber"), "/short")
-        assert ask.node.count() == 2
+            rpc(call("eth_blockNumber"), "/short")
+        assert rpc.node.count() == 2
 
-    def test_class_with_ttl_zero_is_not_stored(self, ask):
+    def test_class_with_ttl_zero_is_not_stored(self, rpc):
         for _ in range(2):
-            ask(call("eth_blockNumber"), "/never")
-        assert ask.node.count() == 2
+            rpc(call("eth_blockNumber"), "/never")
+        assert rpc.node.count() == 2
         for _ in range(2):
-            ask(call("eth_chainId"), "/never")
-        assert ask.node.count() == 3
+            rpc(call("eth_chainId"), "/never")
+        assert rpc.node.count() == 3
 
 
 class TestCredentials:
     @pytest.mark.parametrize("header", [("Authorization", "Bearer x"), ("Cookie", "a=b")])
-    def test_request_with_credentials_bypasses_the_cache_by_default(self, ask, header):
-        ask(call("eth_chainId"))
+    def test_request_with_credentials_bypasses_the_cache_by_default(self, rpc, header):
+        rpc(call("eth_chainId"))
         for _ in range(2):
-            ask(call("eth_chainId"), headers=[header])
-        assert ask.node.count() == 3
+            rpc(call("eth_chainId"), headers=[header])
+        assert rpc.node.count() == 3
 
-    def test_credentials_share_entries_when_they_are_ignored(self, ask):
+    def test_credentials_share_entries_when_they_are_ignored(self, rpc):
         for token in "ab":
-            ask(call("eth_chainId"), "/ignore", headers=[("Authorization", token)])
-        assert ask.node.count() == 1
+            rpc(call("eth_chainId"), "/ignore", headers=[("Authorization", token)])
+        assert rpc.node.count() == 1
 
-    def test_credentials_have_entries_of_their_own_when_they_are_part_of_the_key(self, ask):
+    def test_credentials_have_entries_of_their_own_when_they_are_part_of_the_key(self, rpc):
         for token in "abab":
-            ask(call("eth_chainId"), "/key", headers=[("Authorization", token)])
-        ask(call("eth_chainId"), "/key")
-        assert ask.node.count() == 3
+            rpc(call("eth_chainId"), "/key", headers=[("Authorization", token)])
+        rpc(call("eth_chainId"), "/key")
+        assert rpc.node.count() == 3
 
-    def test_listed_header_is_part_of_the_key_and_others_bypass(self, ask):
+    def test_listed_header_is_part_of_the_key_and_others_bypass(self, rpc):
         for token in ["a", "b", "a", "b"]:
-            ask(call("eth_chainId"), "/named", headers=[("x-api-key", token)])
-        ask(call("eth_chainId"), "/named")
-        assert ask.node.count() == 3
+            rpc(call("eth_chainId"), "/named", headers=[("x-api-key", token)])
+        rpc(call("eth_chainId"), "/named")
+        assert rpc.node.count() == 3
         # headers that the configuration does not list bypass the cache
         for header in [("Authorization", "a"), ("Cookie", "a=b")] * 2:
-            ask(call("eth_chainId"), "/named", headers=[header, ("X-Api-Key", "a")])
-        assert ask.node.count() == 7
+            rpc(call("eth_chainId"), "/named", headers=[header, ("X-Api-Key", "a")])
+        assert rpc.node.count() == 7
 
-    def test_requests_are_coalesced_per_credential(self, ask, nginx):
+    def test_requests_are_coalesced_per_credential(self, rpc, nginx):
         """No client receives a response to another credential, not even in flight."""
         number = itertools.count(1)
-        node = ask.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})
+        node = rpc.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})
         gate = node.gates["eth_gasPrice"] = threading.Event()
         said = {}
 
         def one(client, token):
-            answer = ask(call("eth_gasPrice"), "/named", headers=[("X-Api-Key", token)])
+            answer = rpc(call("eth_gasPrice"), "/named", headers=[("X-Api-Key", token)])
             said[client] = result_of(answer)
 
         clients = [threading.Thread(target=one, args=(n, "abc"[n % 3])) for n in range(9)]
@@ -376,52 +376,52 @@ class TestCredentials:
 
 
 class TestPredicates:
-    def test_bypassed_request_replaces_the_entry(self, ask, nginx):
+    def test_bypassed_request_replaces_the_entry(self, rpc, nginx):
         code = call("eth_getBlockByHash", BY_HASH)
-        ask.serve({"eth_getBlockByHash": b'"0x1"'})
-        ask(code, "/bypass")
-        ask.serve({"eth_getBlockByHash": b'"0x2"'})
-        assert result_of(ask(code, "/bypass")) == "0x1"
-        assert result_of(ask(code, "/bypass?bypass=1")) == "0x2"
-        assert result_of(ask(code, "/bypass")) == "0x2"
-        assert ask.node.count() == 1
+        rpc.serve({"eth_getBlockByHash": b'"0x1"'})
+        rpc(code, "/bypass")
+        rpc.serve({"eth_getBlockByHash": b'"0x2"'})
+        assert result_of(rpc(code, "/bypass")) == "0x1"
+        assert result_of(rpc(code, "/bypass?bypass=1")) == "0x2"
+        assert result_of(rpc(code, "/bypass")) == "0x2"
+        assert rpc.node.count() == 1
 
-    def test_response_is_not_stored_when_no_store_predicate_is_true(self, ask):
-        ask(call("eth_chainId"), "/no-store?bypass=1")
-        ask(call("eth_chainId"), "/no-store")
-        ask(call("eth_chainId"), "/no-store?bypass=1")
-        assert ask.node.count() == 2
+    def test_response_is_not_stored_when_no_store_predicate_is_true(self, rpc):
+        rpc(call("eth_chainId"), "/no-store?bypass=1")
+        rpc(call("eth_chainId"), "/no-store")
+        rpc(call("eth_chainId"), "/no-store?bypass=1")
+        assert rpc.node.count() == 2
 
 
 class TestAccessControl:
     """A hit is rejected where the request would be."""
 
-    def test_hit_is_rejected_by_deny(self, ask):
-        ask(call("eth_chainId"), "/")
-        assert ask(call("eth_chainId"), "/").header("Cache-Status").startswith("sszip; hit")
-        assert ask(call("eth_chainId"), "/denied").status == 403
+    def test_hit_is_rejected_by_deny(self, rpc):
+        rpc(call("eth_chainId"), "/")
+        assert rpc(call("eth_chainId"), "/").header("Cache-Status").startswith("sszip; hit")
+        assert rpc(call("eth_chainId"), "/denied").status == 403
 
     @pytest.mark.parametrize("status", [401, 403])
-    def test_hit_is_rejected_by_auth_request(self, ask, origin, status):
-        ask(call("eth_chainId"), "/")
+    def test_hit_is_rejected_by_auth_request(self, rpc, origin, status):
+        rpc(call("eth_chainId"), "/")
         origin.answers([f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode()], "/auth")
-        assert ask(call("eth_chainId"), "/guarded").status == status
+        assert rpc(call("eth_chainId"), "/guarded").status == status
         origin.answers([b"HTTP/1.1 204 Yes\r\n\r\n"], "/auth")
-        assert ask(call("eth_chainId"), "/guarded").header("Cache-Status").startswith("sszip; hit")
+        assert rpc(call("eth_chainId"), "/guarded").header("Cache-Status").startswith("sszip; hit")
 
 
 class TestCors:
-    def test_hit_has_the_cors_and_eth_headers_of_the_response(self, ask):
-        ask.serve({"eth_chainId": SMALL}, headers=[("Access-Control-Allow-Origin", "*"), ("Eth-X", "1"), ("X-Own", "1")])
-        ask(call("eth_chainId"))
-        hit = ask(call("eth_chainId"))
-        assert ask.node.count() == 1
+    def test_hit_has_the_cors_and_eth_headers_of_the_response(self, rpc):
+        rpc.serve({"eth_chainId": SMALL}, headers=[("Access-Control-Allow-Origin", "*"), ("Eth-X", "1"), ("X-Own", "1")])
+        rpc(call("eth_chainId"))
+        hit = rpc(call("eth_chainId"))
+        assert rpc.node.count() == 1
         assert hit.header("Access-Control-Allow-Origin") == "*"
         assert hit.header("Eth-X") == "1"
         assert hit.all("X-Own") == []
 
     @pytest.mark.parametrize("says_so", [True, False])
-    def test_origins_get_their_own_cors_header_with_or_without_vary(self, ask, origin, says_so):
+    def test_origins_get_their_own_cors_header_with_or_without_vary(self, rpc, origin, says_so):
         def respond(request):
             own = request.header("Origin")
             headers = [("Access-Control-Allow-Origin", own)] + ([("Vary", "Origin")] if says_so else [])
@@ -431,26 +431,26 @@ class TestCors:
         origin.answers(lambda request: counter.append(1) or respond(request))
         for _ in range(3):
             for site in ("https://a", "https://b"):
-                response = ask(call("eth_chainId"), headers=[("Origin", site)])
+                response = rpc(call("eth_chainId"), headers=[("Origin", site)])
                 assert response.header("Access-Control-Allow-Origin") == site
         assert len(counter) <= 3  # the first response records the header that it depends on
 
-    def test_vary_of_the_node_and_of_the_proxy_are_merged(self, ask, nginx):
-        ask.serve({"eth_getBlockByHash": LARGE}, headers=[("Vary", "Origin")])
+    def test_vary_of_the_node_and_of_the_proxy_are_merged(self, rpc, nginx):
+        rpc.serve({"eth_getBlockByHash": LARGE}, headers=[("Vary", "Origin")])
         for path in (None, "/vary"):
             for _ in range(3):
                 arguments = [call("eth_getBlockByHash", BY_HASH)] + ([path] if path else [])
-                response = ask(*arguments)
+                response = rpc(*arguments)
                 assert sorted(response.header("Vary").split(", ")) == ["Accept-Encoding", "Origin"]
 
 
 class TestCoalescing:
-    def test_coalesced_requests_reach_the_node_once(self, ask, nginx):
-        gate = ask.node.gates["eth_getBlockByHash"] = threading.Event()
+    def test_coalesced_requests_reach_the_node_once(self, rpc, nginx):
+        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
 
         def run(number):
-            answers.append((number, ask(call("eth_getBlockByHash", BY_HASH, str(number)))))
+            answers.append((number, rpc(call("eth_getBlockByHash", BY_HASH, str(number)))))
 
         threads = [threading.Thread(target=run, args=(n,)) for n in range(20)]
         for thread in threads:
@@ -459,18 +459,18 @@ class TestCoalescing:
         gate.set()
         for thread in threads:
             thread.join()
-        assert ask.node.count() == 1 and len(answers) == 20
+        assert rpc.node.count() == 1 and len(answers) == 20
         for number, response in answers:
             assert json.loads(response.decoded)["id"] == number
 
-    def test_followers_get_the_response_when_the_client_of_the_leader_aborts(self, ask, nginx, origin):
+    def test_followers_get_the_response_when_the_client_of_the_leader_aborts(self, rpc, nginx, origin):
         body = call("eth_getBlockByHash", BY_HASH)
-        gate = ask.node.gates["eth_getBlockByHash"] = threading.Event()
+        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
         with nginx.connect() as leader:
-            leader.send(request_bytes(ask.path, method="POST", headers=[JSON, ("Accept-Encoding", "gzip")], body=body))
-            nginx.wait_for(lambda: ask.node.count() >= 1, "the leader")
-            threads = [threading.Thread(target=lambda: answers.append(ask(body))) for _ in range(5)]
+            leader.send(request_bytes(rpc.path, method="POST", headers=[JSON, ("Accept-Encoding", "gzip")], body=body))
+            nginx.wait_for(lambda: rpc.node.count() >= 1, "the leader")
+            threads = [threading.Thread(target=lambda: answers.append(rpc(body))) for _ in range(5)]
             for thread in threads:
                 thread.start()
             wait_for_followers(nginx, 5)
@@ -482,14 +482,14 @@ class TestCoalescing:
         for thread in threads:
             thread.join()
         assert [json.loads(a.decoded)["result"] for a in answers] == [json.loads(LARGE)] * 5
-        assert ask.node.count() == 1
+        assert rpc.node.count() == 1
 
-    def test_followers_are_woken_when_the_response_is_not_cached(self, ask, nginx):
-        ask.serve({"eth_getTransactionReceipt": b"null"})
-        gate = ask.node.gates["eth_getTransactionReceipt"] = threading.Event()
+    def test_followers_are_woken_when_the_response_is_not_cached(self, rpc, nginx):
+        rpc.serve({"eth_getTransactionReceipt": b"null"})
+        gate = rpc.node.gates["eth_getTransactionReceipt"] = threading.Event()
         answers = []
         body = call("eth_getTransactionReceipt", f"[{HASH}]")
-        threads = [threading.Thread(target=lambda: answers.append(ask(body))) for _ in range(6)]
+        threads = [threading.Thread(target=lambda: answers.append(rpc(body))) for _ in range(6)]
         for thread in threads:
             thread.start()
         wait_for_followers(nginx, 5)
@@ -503,31 +503,31 @@ class TestBatches:
     def batch(self, *calls):
         return b"[" + b",".join(calls) + b"]"
 
-    def test_batch_is_a_hit_when_its_calls_were_stored_one_by_one(self, ask):
+    def test_batch_is_a_hit_when_its_calls_were_stored_one_by_one(self, rpc):
         calls = [call("eth_getBlockByHash", BY_HASH, "1"), call("eth_chainId", "[]", '"x"')]
         for one in calls:
-            ask(one)
-        assert ask.node.count() == 2
+            rpc(one)
+        assert rpc.node.count() == 2
         for accept in ("gzip", None):
-            response = ask(self.batch(*calls, calls[0]), accept=accept)
+            response = rpc(self.batch(*calls, calls[0]), accept=accept)
             answers = json.loads(response.decoded)
             assert [a["id"] for a in answers] == [1, "x", 1]
             assert response.length == len(response.body)
-        assert ask.node.count() == 2
+        assert rpc.node.count() == 2
 
-    def test_calls_of_a_batch_are_stored_one_by_one(self, ask):
-        ask(self.batch(call("eth_getBlockByHash", BY_HASH, "1"), call("eth_chainId", "[]", "2")))
-        assert ask.node.count() == 2
-        assert result_of(ask(call("eth_chainId", "[]", "9"))) == "0x10"
-        ask(call("eth_getBlockByHash", BY_HASH, '"y"'))
-        assert ask.node.count() == 2
+    def test_calls_of_a_batch_are_stored_one_by_one(self, rpc):
+        rpc(self.batch(call("eth_getBlockByHash", BY_HASH, "1"), call("eth_chainId", "[]", "2")))
+        assert rpc.node.count() == 2
+        assert result_of(rpc(call("eth_chainId", "[]", "9"))) == "0x10"
+        rpc(call("eth_getBlockByHash", BY_HASH, '"y"'))
+        assert rpc.node.count() == 2
 
-    def test_results_of_calls_with_duplicate_ids_are_not_mixed(self, ask):
-        ask.serve({"eth_chainId": b'"0x1"', "eth_syncing": b"false", "eth_blockNumber": b'"0x9"'})
-        ask(self.batch(call("eth_chainId", "[]", "1"), call("eth_blockNumber", "[]", "1"), call("eth_syncing", "[]", "1")))
-        assert result_of(ask(call("eth_chainId"))) == "0x1"
-        assert result_of(ask(call("eth_blockNumber"))) == "0x9"
-        assert ask.node.count() == 5
+    def test_results_of_calls_with_duplicate_ids_are_not_mixed(self, rpc):
+        rpc.serve({"eth_chainId": b'"0x1"', "eth_syncing": b"false", "eth_blockNumber": b'"0x9"'})
+        rpc(self.batch(call("eth_chainId", "[]", "1"), call("eth_blockNumber", "[]", "1"), call("eth_syncing", "[]", "1")))
+        assert result_of(rpc(call("eth_chainId"))) == "0x1"
+        assert result_of(rpc(call("eth_blockNumber"))) == "0x9"
+        assert rpc.node.count() == 5
 
 
 class TestMixedBatches:
@@ -542,65 +542,65 @@ class TestMixedBatches:
     IDS = [1, "two", 3, 4]
 
     @pytest.fixture
-    def ask(self, ask):
-        ask.serve(
+    def rpc(self, rpc):
+        rpc.serve(
             {"eth_getBlockByHash": LARGE, "eth_chainId": SMALL, "eth_syncing": b"false", "eth_blockNumber": b'"0x9"'}
         )
         for stored in (self.CALLS[1], self.CALLS[3]):
-            ask(stored)
-        ask.node.asked.clear()
-        return ask
+            rpc(stored)
+        rpc.node.asked.clear()
+        return rpc
 
     def batch(self, *calls):
         return b"[" + b",".join(calls or self.CALLS) + b"]"
 
     @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_merged_batch_has_the_order_of_the_request(self, ask, accept, framing):
-        ask.node.options["framing"] = framing
-        response = ask(self.batch(), accept=accept)
+    def test_merged_batch_has_the_order_of_the_request(self, rpc, accept, framing):
+        rpc.node.options["framing"] = framing
+        response = rpc(self.batch(), accept=accept)
         answers = json.loads(response.decoded)
         assert [a["id"] for a in answers] == self.IDS
         assert [a["result"] for a in answers] == [False, json.loads(LARGE), "0x9", "0x10"]
-        assert [c["method"] for c in ask.node.asked] == ["eth_syncing", "eth_blockNumber"]
+        assert [c["method"] for c in rpc.node.asked] == ["eth_syncing", "eth_blockNumber"]
         assert response.coding == accept
         assert response.length == len(response.body)
 
-    def test_uncacheable_calls_of_a_split_batch_are_fetched_each_time(self, ask):
-        ask(self.batch())
-        ask(self.batch())
-        assert [c["method"] for c in ask.node.asked] == ["eth_syncing", "eth_blockNumber"] * 2
+    def test_uncacheable_calls_of_a_split_batch_are_fetched_each_time(self, rpc):
+        rpc(self.batch())
+        rpc(self.batch())
+        assert [c["method"] for c in rpc.node.asked] == ["eth_syncing", "eth_blockNumber"] * 2
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_merged_batch_is_in_order_when_the_node_reverses_its_responses(self, ask, accept):
-        ask.node.reverses = True
-        answers = json.loads(ask(self.batch(), accept=accept).decoded)
+    def test_merged_batch_is_in_order_when_the_node_reverses_its_responses(self, rpc, accept):
+        rpc.node.reverses = True
+        answers = json.loads(rpc(self.batch(), accept=accept).decoded)
         assert [a["id"] for a in answers] == self.IDS
 
-    def test_merged_batch_has_the_other_responses_when_the_node_omits_one(self, ask, origin):
+    def test_merged_batch_has_the_other_responses_when_the_node_omits_one(self, rpc, origin):
         origin.answers(answer(b'[{"jsonrpc":"2.0","id":3,"result":"0x9"}]'))
-        answers = json.loads(ask(self.batch()).decoded)
+        answers = json.loads(rpc(self.batch()).decoded)
         assert [a["id"] for a in answers] == ["two", 3, 4]
 
-    def test_merged_batch_ends_with_a_response_of_unknown_id(self, ask, origin):
+    def test_merged_batch_ends_with_a_response_of_unknown_id(self, rpc, origin):
         origin.answers(answer(b'[{"jsonrpc":"2.0","id":null,"error":{"code":1}},{"jsonrpc":"2.0","id":1,"result":1}]'))
-        answers = json.loads(ask(self.batch()).decoded)
+        answers = json.loads(rpc(self.batch()).decoded)
         assert [a["id"] for a in answers] == [1, "two", 4, None]
 
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_merged_batch_has_the_elements_of_the_node_unchanged_when_they_are_invalid(self, ask, origin, accept):
+    def test_merged_batch_has_the_elements_of_the_node_unchanged_when_they_are_invalid(self, rpc, origin, accept):
         origin.answers(answer(b'[{"jsonrpc":"2.0","id":1,"result":1,"more":2},{"id":3}]\n'))
-        answers = json.loads(ask(self.batch(), accept=accept).decoded)
+        answers = json.loads(rpc(self.batch(), accept=accept).decoded)
         assert [a["id"] for a in answers] == self.IDS
         # the element of the node unchanged, and one that is no response
         assert answers[0] == {"jsonrpc": "2.0", "id": 1, "result": 1, "more": 2}
         assert answers[2] == {"id": 3}
 
     @pytest.mark.parametrize("status", [200, 413, 429, 500])
-    def test_error_for_a_whole_batch_is_sent_for_each_fetched_call(self, ask, origin, status):
+    def test_error_for_a_whole_batch_is_sent_for_each_fetched_call(self, rpc, origin, status):
         error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"too many"}}'
         origin.answers(answer(error, status=status))
-        response = ask(self.batch())
+        response = rpc(self.batch())
         assert response.status == status
         answers = json.loads(response.decoded)
         assert [a["id"] for a in answers] == self.IDS
@@ -610,10 +610,10 @@ class TestMixedBatches:
             else:
                 assert "result" in one
 
-    def test_merged_batch_has_an_error_for_each_call_that_was_truncated(self, ask, origin):
+    def test_merged_batch_has_an_error_for_each_call_that_was_truncated(self, rpc, origin):
         body = b'[{"jsonrpc":"2.0","id":1,"result":false},{"jsonrpc":"2.0","id":3,"result":"0x9"}]'
         origin.answers(answer(body, cut_at=60))
-        response = ask(self.batch())
+        response = rpc(self.batch())
         assert response.status == 200
         answers = json.loads(response.decoded)
         assert [one["id"] for one in answers] == self.IDS
@@ -623,58 +623,58 @@ class TestMixedBatches:
         assert all("result" in by_id[json.dumps(id)] for id in self.IDS if id != 3)
 
     @pytest.mark.parametrize("coding", ["gzip", "br"])
-    def test_compressed_batch_is_decoded_or_replaced_by_errors(self, ask, origin, coding):
+    def test_compressed_batch_is_decoded_or_replaced_by_errors(self, rpc, origin, coding):
         body = b'[{"jsonrpc":"2.0","id":1,"result":false},{"jsonrpc":"2.0","id":3,"result":"0x9"}]'
         if coding == "gzip":
             origin.answers(answer(body, coding="gzip"))
-            assert [a["id"] for a in json.loads(ask(self.batch()).decoded)] == self.IDS
+            assert [a["id"] for a in json.loads(rpc(self.batch()).decoded)] == self.IDS
         else:
             # a location of its own: its batches are not split from then on
             for stored in (self.CALLS[1], self.CALLS[3]):
-                ask(stored, "/coded")
+                rpc(stored, "/coded")
             origin.answers(answer(body, headers=[("Content-Encoding", "br")]))
-            answers = json.loads(ask(self.batch(), "/coded").decoded)
+            answers = json.loads(rpc(self.batch(), "/coded").decoded)
             assert [a["id"] for a in answers] == self.IDS
             assert [a.get("error", {}).get("code") for a in answers] == [-32603, None, -32603, None]
 
     @pytest.mark.parametrize("framing", ["length", "chunked"])
     @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_batch_above_the_buffer_limit_is_streamed_after_the_stored_responses(self, ask, origin, framing, accept):
-        ask(self.CALLS[1], "/held"), ask(self.CALLS[3], "/held")
+    def test_batch_above_the_buffer_limit_is_streamed_after_the_stored_responses(self, rpc, origin, framing, accept):
+        rpc(self.CALLS[1], "/held"), rpc(self.CALLS[3], "/held")
         asked = json.dumps([{"jsonrpc": "2.0", "id": id, "result": "x" * 100000} for id in (1, 3)]).encode()
         split = lambda body: [body[i : i + 7000] for i in range(0, len(body), 7000)]  # noqa: E731
         origin.answers(answer(b" \n" + asked, framing=framing, split=split))
-        response = ask(self.batch(), "/held", accept)
+        response = rpc(self.batch(), "/held", accept)
         assert [a["id"] for a in json.loads(response.decoded)] == ["two", 4, 1, 3]
 
-    def test_batch_with_duplicate_ids_is_forwarded(self, ask):
-        ask(self.batch(self.CALLS[1], call("eth_syncing", "[]", '"two"')))
-        assert ask.node.count() == 2
+    def test_batch_with_duplicate_ids_is_forwarded(self, rpc):
+        rpc(self.batch(self.CALLS[1], call("eth_syncing", "[]", '"two"')))
+        assert rpc.node.count() == 2
 
-    def test_notifications_are_forwarded(self, ask):
-        ask(self.batch(self.CALLS[1], b'{"jsonrpc":"2.0","method":"eth_syncing","params":[]}'))
-        assert ask.node.count() == 2
+    def test_notifications_are_forwarded(self, rpc):
+        rpc(self.batch(self.CALLS[1], b'{"jsonrpc":"2.0","method":"eth_syncing","params":[]}'))
+        assert rpc.node.count() == 2
 
-    def test_next_upstream_gets_the_same_part_of_a_split_batch(self, ask):
+    def test_next_upstream_gets_the_same_part_of_a_split_batch(self, rpc):
         for stored in (self.CALLS[1], self.CALLS[3]):
-            ask(stored, "/next")
-        ask.node.asked.clear()
-        answers = json.loads(ask(self.batch(), "/next").decoded)
+            rpc(stored, "/next")
+        rpc.node.asked.clear()
+        answers = json.loads(rpc(self.batch(), "/next").decoded)
         assert [a["id"] for a in answers] == self.IDS
-        assert [c["method"] for c in ask.node.asked] == ["eth_syncing", "eth_blockNumber"]
+        assert [c["method"] for c in rpc.node.asked] == ["eth_syncing", "eth_blockNumber"]
 
-    def test_merged_batch_is_in_order_when_proxy_set_body_sends_the_whole_batch(self, ask):
+    def test_merged_batch_is_in_order_when_proxy_set_body_sends_the_whole_batch(self, rpc):
         for stored in (self.CALLS[1], self.CALLS[3]):
-            ask(stored, "/set-body")
-        answers = json.loads(ask(self.batch(), "/set-body").decoded)
+            rpc(stored, "/set-body")
+        answers = json.loads(rpc(self.batch(), "/set-body").decoded)
         assert [a["id"] for a in answers] == self.IDS
 
-    def test_batch_above_the_call_limit_is_forwarded(self, ask):
+    def test_batch_above_the_call_limit_is_forwarded(self, rpc):
         for stored in (self.CALLS[1], self.CALLS[3]):
-            ask(stored, "/few")
-        ask.node.asked.clear()
-        ask(self.batch(), "/few")
-        assert ask.node.count() == 4
+            rpc(stored, "/few")
+        rpc.node.asked.clear()
+        rpc(self.batch(), "/few")
+        assert rpc.node.count() == 4
 
 
 class TestLargeIdentityResponses:
@@ -683,10 +683,10 @@ class TestLargeIdentityResponses:
     RESULT = b'"0x' + bodies.json(600000).hex().encode() + b'"'
 
     @pytest.fixture
-    def stored(self, ask):
-        ask.serve({"eth_getBlockByHash": self.RESULT})
-        ask(call("eth_getBlockByHash", BY_HASH))
-        return ask
+    def stored(self, rpc):
+        rpc.serve({"eth_getBlockByHash": self.RESULT})
+        rpc(call("eth_getBlockByHash", BY_HASH))
+        return rpc
 
     def test_large_hit_in_identity_has_the_id_of_the_call(self, stored):
         for id in range(5):
@@ -751,24 +751,24 @@ class TestLargeIdentityResponses:
         assert stored.node.count() == 2
 
 
-def test_small_chunked_response_is_stored(ask):
-    ask.serve({"eth_chainId": SMALL}, framing="chunked")
+def test_small_chunked_response_is_stored(rpc):
+    rpc.serve({"eth_chainId": SMALL}, framing="chunked")
     for _ in range(3):
-        assert result_of(ask(call("eth_chainId"))) == "0x10"
-    assert ask.node.count() == 1
+        assert result_of(rpc(call("eth_chainId"))) == "0x10"
+    assert rpc.node.count() == 1
 
 
-def test_request_with_no_store_is_forwarded_and_not_stored(ask):
+def test_request_with_no_store_is_forwarded_and_not_stored(rpc):
     for _ in range(2):
-        ask(call("eth_chainId"), headers=[("Cache-Control", "no-store")])
-    assert ask.node.count() == 2
-    ask(call("eth_chainId"))
-    ask(call("eth_chainId"), headers=[("Cache-Control", "no-store")])
-    assert ask.node.count() == 3
+        rpc(call("eth_chainId"), headers=[("Cache-Control", "no-store")])
+    assert rpc.node.count() == 2
+    rpc(call("eth_chainId"))
+    rpc(call("eth_chainId"), headers=[("Cache-Control", "no-store")])
+    assert rpc.node.count() == 3
 
 
-def test_hit_is_sent_in_identity_when_the_request_has_no_transform(ask):
-    ask(call("eth_getBlockByHash", BY_HASH))
-    hit = ask(call("eth_getBlockByHash", BY_HASH), headers=[("Cache-Control", "no-transform")])
+def test_hit_is_sent_in_identity_when_the_request_has_no_transform(rpc):
+    rpc(call("eth_getBlockByHash", BY_HASH))
+    hit = rpc(call("eth_getBlockByHash", BY_HASH), headers=[("Cache-Control", "no-transform")])
     assert (hit.coding, result_of(hit)) == (None, json.loads(LARGE))
-    assert ask.node.count() == 1
+    assert rpc.node.count() == 1

@@ -85,7 +85,7 @@ def healthy_after(nginx, origin):
     nginx.wait_for(lambda: descriptors(worker) <= before + 1, f"no more than {before} descriptors")
 
 
-class Asker(threading.Thread):
+class RequestThread(threading.Thread):
     """One request: its `response`, or the failure."""
 
     def __init__(self, nginx, body, path="/", accept="gzip"):
@@ -137,7 +137,7 @@ def test_remaining_clients_get_the_response_when_leaders_and_followers_abort(ngi
                 connection.send(data[: chance.choice([len(data)] * 4 + [chance.randrange(len(data))])])
                 leaving.append(connection)
             else:
-                staying.append((n, Asker(nginx, block(number, str(n)), path, chance.choice(["gzip", None]))))
+                staying.append((n, RequestThread(nginx, block(number, str(n)), path, chance.choice(["gzip", None]))))
             time.sleep(chance.random() * 0.003)
         chance.shuffle(leaving)
         for connection in leaving:
@@ -180,7 +180,7 @@ def test_truncated_response_is_neither_shared_nor_stored_when_node_aborts(nginx,
     origin.answers(respond)
     for _ in range(40):
         number = fresh()
-        askers = [Asker(nginx, block(number, str(n)), accept=chance.choice(["gzip", None])) for n in range(chance.randint(1, 5))]
+        askers = [RequestThread(nginx, block(number, str(n)), accept=chance.choice(["gzip", None])) for n in range(chance.randint(1, 5))]
         for n, asker in enumerate(askers):
             try:
                 response = asker.result()
@@ -203,9 +203,9 @@ class TestWaits:
     def two(self, nginx, origin, path="/"):
         """A leader, and a follower."""
         number = fresh()
-        leader = Asker(nginx, block(number, "1"), path)
+        leader = RequestThread(nginx, block(number, "1"), path)
         nginx.wait_for(lambda: len(origin.received()) == 1, "the leader")
-        return number, leader, Asker(nginx, block(number, "2"), path)
+        return number, leader, RequestThread(nginx, block(number, "2"), path)
 
     def test_follower_fetches_the_response_after_the_lock_timeout(self, nginx, origin):
         gate = threading.Event()
@@ -371,7 +371,7 @@ class TestProcess:
         node = Node({"eth_getBlockByHash": LARGE})
         origin.answers(lambda request: [Until(gate), *node(request)])
         number, before = fresh(), len(origin.received())
-        askers = [Asker(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
+        askers = [RequestThread(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
 
         def wait_for_requests(count):
             nginx.wait_for(
@@ -380,7 +380,7 @@ class TestProcess:
 
         wait_for_requests(8)
         change()
-        late = [Asker(nginx, block(number, str(n))) for n in range(8, 12)]
+        late = [RequestThread(nginx, block(number, str(n))) for n in range(8, 12)]
         wait_for_requests(counted)
         gate.set()
         for n, asker in enumerate(askers + late):
@@ -415,7 +415,7 @@ class TestProcess:
         stop = threading.Event()
         faults, counts = [], [0] * 4
 
-        def ask(index):
+        def send(index):
             own = random.Random(index)
             while not stop.is_set():
                 number, id = own.randrange(10), str(own.randrange(10**6))
@@ -434,7 +434,7 @@ class TestProcess:
                     faults.append(f"{number} {id}")
                 counts[index] += 1
 
-        threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+        threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
         for thread in threads:
             thread.start()
         for _ in range(5):

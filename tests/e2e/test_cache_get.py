@@ -201,18 +201,18 @@ class TestManyAtOnce:
     """A request for a response that is being fetched waits for it."""
 
     @pytest.fixture
-    def herd(self, nginx, resource, origin):
-        def ask(count, respond, waits=True, **options):
+    def send_coalesced(self, nginx, resource, origin):
+        def send(count, respond, waits=True, **options):
             """Sends `count` requests; the node holds its response to the first until
             all are waiting or, if they are not coalesced, have reached the node."""
             gate = threading.Event()
 
-            def held(request):
+            def respond_when_released(request):
                 resource.asked.append(request)
                 gate.wait(20)
                 return respond(len(resource.asked))
 
-            origin.answers(held)
+            origin.answers(respond_when_released)
             answers = []
             threads = [threading.Thread(target=lambda: answers.append(resource(**options))) for _ in range(count)]
             for thread in threads:
@@ -226,19 +226,19 @@ class TestManyAtOnce:
                 thread.join()
             return answers
 
-        return ask
+        return send
 
-    def test_coalesced_requests_share_a_response_that_may_be_stored(self, resource, herd):
-        answers = herd(8, lambda _: answer(JSON, headers=FRESH))
+    def test_coalesced_requests_share_a_response_that_may_be_stored(self, resource, send_coalesced):
+        answers = send_coalesced(8, lambda _: answer(JSON, headers=FRESH))
         assert len(resource.asked) == 1 and {response.decoded for response in answers} == {JSON}
 
-    def test_coalesced_requests_get_responses_of_their_own_when_it_may_not_be_stored(self, resource, herd):
-        answers = herd(8, lambda number: answer(b"%d" % number, headers=[("Cache-Control", "no-store")]))
+    def test_coalesced_requests_get_responses_of_their_own_when_it_may_not_be_stored(self, resource, send_coalesced):
+        answers = send_coalesced(8, lambda number: answer(b"%d" % number, headers=[("Cache-Control", "no-store")]))
         assert len(resource.asked) == 8 and len({response.decoded for response in answers}) == 8
 
     @pytest.mark.parametrize("field", [("Accept", "text/event-stream"), ("If-None-Match", '"x"')])
-    def test_requests_for_event_streams_or_with_conditions_are_not_coalesced(self, resource, herd, field):
-        answers = herd(4, lambda _: answer(JSON, headers=FRESH), waits=False, headers=[field])
+    def test_requests_for_event_streams_or_with_conditions_are_not_coalesced(self, resource, send_coalesced, field):
+        answers = send_coalesced(4, lambda _: answer(JSON, headers=FRESH), waits=False, headers=[field])
         assert len(resource.asked) == len(answers) == 4
 
 
@@ -386,16 +386,16 @@ def test_entry_is_not_refreshed_by_a_304_that_nginx_made(start_nginx, origin):
         "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin@; } }"
     )
 
-    def say(text, tag):
+    def set_resource(text, tag):
         origin.answers(answer(text, headers=[("Cache-Control", "max-age=1"), ("ETag", tag)]))
 
     def get(*headers):
         return fetch(nginx.port, "/thing", headers=list(headers))
 
-    say(b'"old"', '"1"')
+    set_resource(b'"old"', '"1"')
     assert get().body == b'"old"'
     time.sleep(1.2)
-    say(b'"new"', '"2"')
+    set_resource(b'"new"', '"2"')
     response = get(("If-None-Match", '"2"'))
     assert response.status in (200, 304)
     assert get().body == b'"new"'

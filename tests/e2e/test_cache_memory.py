@@ -35,7 +35,7 @@ def result(params):
     return b'"0x' + chance.randbytes(20000).hex().encode() + b'"'
 
 
-def ask(nginx, number):
+def send(nginx, number):
     response = nginx.post("/", call("eth_getBlockByHash", block(number)))
     assert response.decoded.count(b"0x") == 1
     return response.header("Cache-Status")
@@ -45,15 +45,15 @@ def test_memory_of_the_hot_tier_is_limited(nginx, origin):
     node = Node({"eth_getBlockByHash": result})
     origin.answers(node)
     for number in range(50):
-        ask(nginx, number)
+        send(nginx, number)
     before = resident(nginx.workers()[0])
     for number in range(ASKED):
-        ask(nginx, number)
+        send(nginx, number)
     grown = resident(nginx.workers()[0]) - before
     assert grown < 2 * MEMORY * SLACK, f"{grown} KiB"
     # the newest entries are there, and no more than fit
-    assert ask(nginx, ASKED - 1).startswith("sszip; hit")
-    kept = sum(ask(nginx, number).startswith("sszip; hit") for number in range(0, ASKED, 30))
+    assert send(nginx, ASKED - 1).startswith("sszip; hit")
+    kept = sum(send(nginx, number).startswith("sszip; hit") for number in range(0, ASKED, 30))
     assert 0 < kept < 50
 
 
@@ -64,8 +64,8 @@ def test_popular_entries_stay_when_many_others_are_requested_once(nginx, origin)
     wanted = range(10**6, 10**6 + 20)
     for _ in range(3):
         for number in wanted:
-            ask(nginx, number)
+            send(nginx, number)
     for number in range(2 * 10**6, 2 * 10**6 + 1000):
-        ask(nginx, number)
-    kept = sum(ask(nginx, number).startswith("sszip; hit") for number in wanted)
+        send(nginx, number)
+    kept = sum(send(nginx, number).startswith("sszip; hit") for number in wanted)
     assert kept > len(wanted) // 2

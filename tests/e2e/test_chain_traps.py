@@ -155,10 +155,10 @@ def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
         asked = stand.chain.count(method)
         answers = {"before": [], "after": []}
 
-        def ask(when):
+        def send(when):
             answers[when].append(stand.result(body))
 
-        early = [threading.Thread(target=ask, args=["before"]) for _ in range(20)]
+        early = [threading.Thread(target=send, args=["before"]) for _ in range(20)]
         for thread in early:
             thread.start()
         wait_for_followers(stand.nginx, 19)
@@ -166,7 +166,7 @@ def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
         stand.change({"extend": 1}, wait_for_workers=False)
         stand.nginx.wait_for(lambda: stand.result(number) != old_number, "the worker to know")
         (after,) = stand.chain.honest(body)
-        late = threading.Thread(target=ask, args=["after"])
+        late = threading.Thread(target=send, args=["after"])
         late.start()
         wait_for_followers(stand.nginx, 20)
         stand.release(method)

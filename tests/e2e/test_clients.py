@@ -113,7 +113,7 @@ def url(start_nginx):
 
 @pytest.fixture
 def lodestar(url, cache_directory):
-    def ask(jobs):
+    def send(jobs):
         command = ["node", "--input-type=module", "-e", SOURCE.read_text(), url, FORK]
         done = subprocess.run(
             command,
@@ -127,7 +127,7 @@ def lodestar(url, cache_directory):
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    return ask
+    return send
 
 
 def test_lodestar_decodes_values_of_the_node_and_of_the_cache(origin, specified, lodestar):

@@ -51,7 +51,7 @@ def node(origin, serving):
     serving.nginx.check()
 
 
-def ask(serving, key, body, headers=()):
+def send(serving, key, body, headers=()):
     fields = [("X-Api-Key", key)] if key else []
     return serving.ask("plans", body=body, headers=[*fields, *headers])
 
@@ -62,7 +62,7 @@ def error(response):
 
 def test_request_without_a_valid_key_is_rejected(serving, node):
     for key in (None, "", "nobody", "0123abcd free"):
-        response = ask(serving, key, BLOCK)
+        response = send(serving, key, BLOCK)
         assert (response.status, error(response)) == (401, -32600), key
     assert node.count() == 0
 
@@ -70,7 +70,7 @@ def test_request_without_a_valid_key_is_rejected(serving, node):
 def test_valid_keys_share_entries(serving, node, origin):
     before = node.count()
     for key in ("free2", "456789ef", "free2"):
-        response = ask(serving, key, BLOCK)
+        response = send(serving, key, BLOCK)
         assert response.status == 200 and json.loads(response.decoded)["result"] == json.loads(RESULT)
     assert node.count() - before <= 2
     assert not any(request.header("X-Api-Key") for request in origin.requests)
@@ -78,17 +78,17 @@ def test_valid_keys_share_entries(serving, node, origin):
 
 def test_methods_outside_the_plan_are_denied(serving, node):
     trace = call("debug_traceTransaction", '["0x00"]', id='"a"')
-    denied = ask(serving, "free2", trace)
+    denied = send(serving, "free2", trace)
     assert (denied.status, json.loads(denied.decoded)["id"], error(denied)) == (200, "a", -32601)
-    assert json.loads(ask(serving, "index", trace).decoded)["result"] == []
+    assert json.loads(send(serving, "index", trace).decoded)["result"] == []
     # in a batch, and with any coding
     notification = b'{"jsonrpc":"2.0","method":"net_version"}'
     batch = b"[" + BLOCK + b"," + notification + b"," + trace + b"]"
     for body, headers in ((batch, ()), (gzip.compress(batch), [("Content-Encoding", "gzip")])):
-        answers = json.loads(ask(serving, "free2", body, headers).decoded)
+        answers = json.loads(send(serving, "free2", body, headers).decoded)
         assert [(one["id"], one["error"]["code"]) for one in answers] == [(1, -32601), ("a", -32601)]
     for key in ("free2", "index"):
-        assert error(ask(serving, key, call("eth_sendTransaction"))) == -32601
+        assert error(send(serving, key, call("eth_sendTransaction"))) == -32601
     assert node.count("eth_sendTransaction") == 0
 
 
@@ -103,37 +103,37 @@ def test_methods_outside_the_plan_are_denied(serving, node):
     ids=["twice", "empty", "coded", "long"],
 )
 def test_unreadable_request_is_rejected(serving, node, body, headers, status):
-    response = ask(serving, "index", body, headers)
+    response = send(serving, "index", body, headers)
     assert (response.status, error(response)) == (status, -32600)
 
 
 def test_rate_limit_counts_the_calls_of_a_batch(serving, node):
     batch = b"[" + b",".join(call("net_version", id=str(n)) for n in range(100)) + b"]"
-    statuses = [ask(serving, "0123abcd", batch).status for _ in range(8)]
+    statuses = [send(serving, "0123abcd", batch).status for _ in range(8)]
     # 300 a minute, or twice the number if a minute began meanwhile
     assert statuses.count(200) in (3, 4, 5, 6) and statuses[-1] == 429
-    refused = ask(serving, "0123abcd", batch)
+    refused = send(serving, "0123abcd", batch)
     answers = json.loads(refused.decoded)
     assert len(answers) == 100 and answers[7]["id"] == 7 and answers[7]["error"]["code"] == -32005
     assert 0 < int(refused.header("Retry-After")) <= 60
     # another key has a limit of its own
-    assert ask(serving, "free2", BLOCK).status == 200
-    assert ask(serving, "456789ef", batch).status == 200
+    assert send(serving, "free2", BLOCK).status == 200
+    assert send(serving, "456789ef", batch).status == 200
 
 
 def test_plan_decides_about_lookup_and_storage(serving, node):
     number = call("eth_blockNumber")
     before = node.count("eth_blockNumber")
     for _ in range(3):
-        assert ask(serving, "index", number).status == 200
+        assert send(serving, "index", number).status == 200
     assert node.count("eth_blockNumber") - before == 3
     block = call("eth_getBlockByHash", '["0x%s",true]' % ("cd" * 32))
     before = node.count("eth_getBlockByHash")
     for _ in range(3):
-        assert ask(serving, "test", block).status == 200
+        assert send(serving, "test", block).status == 200
     # neither looked up nor stored
     assert node.count("eth_getBlockByHash") - before == 3
-    assert ask(serving, "index", block).status == 200
+    assert send(serving, "index", block).status == 200
     assert node.count("eth_getBlockByHash") - before == 4
 
 
@@ -143,7 +143,7 @@ def test_invalid_plan_is_not_applied(serving, node):
     plans.write_bytes(KEYS + b"789 nothing\n")
     os.kill(nginx.master, signal.SIGHUP)
     nginx.wait_for(lambda: "not a key and a plan: 789 nothing" in nginx.error_log(), "the mistake to be said")
-    assert ask(serving, "free2", BLOCK).status == 200
+    assert send(serving, "free2", BLOCK).status == 200
     plans.write_bytes(KEYS + b"789 free\n")
     nginx.reload()
-    nginx.wait_for(lambda: ask(serving, "789", BLOCK).status == 200, "the new key")
+    nginx.wait_for(lambda: send(serving, "789", BLOCK).status == 200, "the new key")

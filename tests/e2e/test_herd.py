@@ -79,12 +79,12 @@ def run(start_nginx, request):
     return nginx
 
 
-def herd(nginx, node, path, calls):
+def send_coalesced(nginx, node, path, calls):
     """The responses to coalesced requests."""
     start = threading.Barrier(len(calls))
     answers = [None] * len(calls)
 
-    def ask(n):
+    def send(n):
         with nginx.connect() as connection:
             start.wait(20)
             answers[n] = connection.exchange(
@@ -92,7 +92,7 @@ def herd(nginx, node, path, calls):
             )
 
     before = len(node.turns)
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(len(calls))]
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(len(calls))]
     for thread in threads:
         thread.start()
     # each request is at the node or a follower: none comes late, as a hit
@@ -109,7 +109,7 @@ def test_coalesced_batches_reach_the_node_once(run, origin):
     node = SlowNode({"eth_getTransactionReceipt": b"null", "eth_gasPrice": b'"0x7"'})
     origin.answers(node)
     batch = b"[" + call("eth_gasPrice", id="1") + b"," + call("eth_getTransactionReceipt", f"[{HASH}]", "2") + b"]"
-    for answer in herd(run, node, "/batches", [batch] * CLIENTS):
+    for answer in send_coalesced(run, node, "/batches", [batch] * CLIENTS):
         said = {one["id"]: one["result"] for one in json.loads(answer.decoded)}
         assert said == {1: "0x7", 2: None}
     # batches take no leases: each process sends its own request
@@ -123,7 +123,7 @@ def test_coalesced_calls_reach_the_node_once_when_the_response_is_not_stored(run
     node = SlowNode({"eth_getTransactionReceipt": b"null"})
     origin.answers(node)
     calls = [call(method, params, str(n)) for n in range(CLIENTS)]
-    for n, answer in enumerate(herd(run, node, path, calls)):
+    for n, answer in enumerate(send_coalesced(run, node, path, calls)):
         said = json.loads(answer.decoded)
         assert said["id"] == n
         if method == "eth_call":
@@ -140,7 +140,7 @@ def test_coalesced_calls_reach_the_node_once_when_the_response_varies(run, origi
     node.options = {"headers": [("Vary", "Origin"), ("Access-Control-Allow-Origin", "*")]}
     origin.answers(node)
     calls = [call("eth_getBlockByHash", f"[{HASH},false]", str(n)) for n in range(CLIENTS)]
-    for n, answer in enumerate(herd(run, node, "/varies", calls)):
+    for n, answer in enumerate(send_coalesced(run, node, "/varies", calls)):
         said = json.loads(answer.decoded)
         assert (said["id"], said["result"]["number"]) == (n, "0x7")
     assert node.count() <= run.most - 1

@@ -63,7 +63,7 @@ def nginx(start_nginx, node):
     return nginx
 
 
-def ask(nginx, *options, accept=OCTETS, coding=None, receive_buffer=None):
+def send(nginx, *options, accept=OCTETS, coding=None, receive_buffer=None):
     """A connection with a request for a witness; the options are the node's."""
     connection = nginx.connect(receive_buffer=receive_buffer)
     connection.socket.settimeout(120)
@@ -96,7 +96,7 @@ def abort_clients(nginx, node, framing):
             options.append(f"stall={chance.randrange(JSON_LENGTH * 9 // 10)}")
         accept, coding = chance.choice([OCTETS, EITHER]), chance.choice([None, "gzip"])
         asked = node.stats()["requests"]
-        connection = ask(nginx, *options, accept=accept, coding=coding, receive_buffer=chance.choice([None, 4096]))
+        connection = send(nginx, *options, accept=accept, coding=coding, receive_buffer=chance.choice([None, 4096]))
         if when == "client":
             connection.take(chance.randrange(JSON_LENGTH // 4))
         else:
@@ -126,7 +126,7 @@ def assert_worker_recovers(nginx, origin, worker, before, had):
 @pytest.fixture
 def worker(nginx, origin):
     """The worker after one witness; its state is compared after the test."""
-    expected = whole(ask(nginx))
+    expected = whole(send(nginx))
     settled(nginx)
     (worker,) = nginx.workers()
     # no bytes of it stay reserved
@@ -134,7 +134,7 @@ def worker(nginx, origin):
     before, had = resident(worker), descriptors(worker)
     yield worker
     assert_worker_recovers(nginx, origin, worker, before, had)
-    assert whole(ask(nginx)) == expected
+    assert whole(send(nginx)) == expected
     assert_worker_recovers(nginx, origin, worker, before, had)
 
 
@@ -150,10 +150,10 @@ def test_response_is_502_when_the_node_truncates_a_large_witness(nginx, node, wo
     for number in range(ROUNDS):
         cut = chance.choice([1, 100, chance.randrange(JSON_LENGTH), JSON_LENGTH * 99 // 100])
         options = [f"framing={framing}", f"cut={cut}"] + (["reset=on"] if number % 2 else [])
-        with ask(nginx, *options, accept=chance.choice([OCTETS, EITHER])) as connection:
+        with send(nginx, *options, accept=chance.choice([OCTETS, EITHER])) as connection:
             assert connection.read("POST").status == 502, options
     # a client of JSON receives the part that arrived
-    with ask(nginx, f"framing={framing}", f"cut={JSON_LENGTH // 2}", accept="application/json") as connection:
+    with send(nginx, f"framing={framing}", f"cut={JSON_LENGTH // 2}", accept="application/json") as connection:
         with pytest.raises(Truncated):
             connection.read("POST")
 
@@ -161,13 +161,13 @@ def test_response_is_502_when_the_node_truncates_a_large_witness(nginx, node, wo
 def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, origin):
     """The worker of before the reload serves responses that the node still sends and the
     client still reads."""
-    expected = whole(ask(nginx))
+    expected = whole(send(nginx))
     chance = random.Random(7)
     for _ in range(2):
         (before,) = nginx.workers()
         halfway = f"stall={chance.randrange(JSON_LENGTH)}"
-        stalls = ask(nginx, halfway, "stall_ms=600")
-        reads = ask(nginx, receive_buffer=4096)
+        stalls = send(nginx, halfway, "stall_ms=600")
+        reads = send(nginx, receive_buffer=4096)
         head = reads.read_head()
         begun = reads.take(chance.randrange(JSON_LENGTH // 3))
         got = []
@@ -181,7 +181,7 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, origin):
         assert got == [expected]
         assert nginx.workers() != [before]
     (worker,) = nginx.workers()
-    assert whole(ask(nginx)) == expected
+    assert whole(send(nginx)) == expected
     settled(nginx)
     assert_worker_recovers(nginx, origin, worker, resident(worker), descriptors(worker))
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "its memory")

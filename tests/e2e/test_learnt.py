@@ -24,12 +24,12 @@ FAULTS = {
     "absent": lambda _spec: answer(b'{"code":404,"message":"m"}', status=404),
     "garbage": lambda _spec: answer(b"<html>", type="text/html"),
     "no_constants": lambda _spec: answer(b'{"data":{}}'),
-    "another_preset": lambda spec: answer(said({**spec, "PRESET_BASE": "medium"})),
-    "contradiction": lambda spec: answer(said({**spec, "SLOTS_PER_EPOCH": "32"})),
-    "cut": lambda spec: answer(said(spec), framing="chunked", cut_at=200),
-    "short": lambda spec: answer(said(spec), cut_at=200),
-    "long": lambda spec: answer(said({**spec, "PADDING": "a" * 500_000}), framing="chunked"),
-    "bomb": lambda spec: answer(said({**spec, "PADDING": "a" * 9_000_000}), coding="gzip"),
+    "another_preset": lambda spec: answer(data_json({**spec, "PRESET_BASE": "medium"})),
+    "contradiction": lambda spec: answer(data_json({**spec, "SLOTS_PER_EPOCH": "32"})),
+    "cut": lambda spec: answer(data_json(spec), framing="chunked", cut_at=200),
+    "short": lambda spec: answer(data_json(spec), cut_at=200),
+    "long": lambda spec: answer(data_json({**spec, "PADDING": "a" * 500_000}), framing="chunked"),
+    "bomb": lambda spec: answer(data_json({**spec, "PADDING": "a" * 9_000_000}), coding="gzip"),
     "deep": lambda _spec: answer(b'{"data":' + b"[" * 100_000, framing="chunked"),
     "redirect": lambda _spec: answer(status=302, headers=[("Location", "/elsewhere")]),
     "lost": lambda _spec: [RESET],
@@ -60,7 +60,7 @@ CONFIG = "proxy_http_version 1.1; sszip on; sszip_ssz on; sszip_cache_namespace 
 )
 
 
-def said(data):
+def data_json(data):
     return json.dumps({"data": data}).encode()
 
 
@@ -112,11 +112,11 @@ def get(nginx, place, path, *headers):
     return nginx.get(path, None, port=port(place), headers=headers)
 
 
-def wait_for_ssz(nginx, ask):
+def wait_for_ssz(nginx, send):
     """The first response in SSZ: the probe that the first request starts ends soon."""
 
     def ssz_response():
-        response = ask()
+        response = send()
         assert response.status in (200, 406), response.body
         return response if response.header("Content-Type") == OCTETS[1] else None
 
@@ -136,7 +136,7 @@ def wait_for_ssz(nginx, ask):
     ],
 )
 def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, blocks, place, path, asked_at):
-    origin.answers(answer(said(chain.spec), split=scattered(place)), asked_at)
+    origin.answers(answer(data_json(chain.spec), split=scattered(place)), asked_at)
     origin.answers(lambda request: served(blocks["minimal"]) if "/blocks/7" in request.path else None)
     ssz = bytes.fromhex(blocks["minimal"]["ssz"])
     conditions = [("If-None-Match", '"x"'), ("Range", "bytes=0-1"), ("Accept-Encoding", "br")]
@@ -159,7 +159,7 @@ def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, b
 
 
 def test_preset_is_read_from_a_compressed_response(nginx, origin, chain, blocks):
-    origin.answers(answer(said(chain.spec), coding="gzip", split=bytewise, framing="chunked"), SPEC)
+    origin.answers(answer(data_json(chain.spec), coding="gzip", split=bytewise, framing="chunked"), SPEC)
     origin.answers(served(blocks["minimal"]), BLOCK)
     known = wait_for_ssz(nginx, lambda: get(nginx, "gzipped", BLOCK, EITHER))
     assert known.body == bytes.fromhex(blocks["minimal"]["ssz"])
@@ -199,7 +199,7 @@ def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, orig
     """A value that is valid in every preset is accepted while the preset is unknown."""
     signed = specified_values(cache_directory, "answers.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
-    origin.answers(answer(said(chain.spec)), SPEC)
+    origin.answers(answer(data_json(chain.spec)), SPEC)
     path = "/eth/v2/beacon/blocks"
     origin.answers(answer(b"", type=None), path)
     headers = [("Content-Type", OCTETS[1]), ("Eth-Consensus-Version", "capella")]
@@ -222,8 +222,8 @@ def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, orig
 @pytest.mark.parametrize("coding", [None, "gzip"])
 @pytest.mark.parametrize("place", ["updates", "updates_given"])
 def test_light_client_updates_of_every_fork_are_transcoded(nginx, origin, chain, place, coding, framing):
-    origin.answers(answer(said(chain.spec)), SPEC)
-    origin.answers(answer(said(chain.genesis)), GENESIS)
+    origin.answers(answer(data_json(chain.spec)), SPEC)
+    origin.answers(answer(data_json(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json, coding=coding, framing=framing, split=scattered(7)), UPDATES)
     target = f"{UPDATES}?start_period=0&count=9"
     known = wait_for_ssz(nginx, lambda: get(nginx, place, target, EITHER))
@@ -249,8 +249,8 @@ def test_light_client_updates_of_every_fork_are_transcoded(nginx, origin, chain,
 
 
 def test_invalid_light_client_updates_are_rejected(nginx, origin, chain):
-    origin.answers(answer(said(chain.spec)), SPEC)
-    origin.answers(answer(said(chain.genesis)), GENESIS)
+    origin.answers(answer(data_json(chain.spec)), SPEC)
+    origin.answers(answer(data_json(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json), UPDATES)
     wait_for_ssz(nginx, lambda: get(nginx, "updates", UPDATES, EITHER))
     items = json.loads(chain.json)
@@ -283,7 +283,7 @@ def test_invalid_light_client_updates_are_rejected(nginx, origin, chain):
 def replayed(start_nginx, chain, tmp_path_factory):
     """A replay node with the probed routes and updates, and nginx in front of it."""
     folder = tmp_path_factory.mktemp("pages")
-    pages = {SPEC: said(chain.spec), GENESIS: said(chain.genesis), UPDATES: chain.json}
+    pages = {SPEC: data_json(chain.spec), GENESIS: data_json(chain.genesis), UPDATES: chain.json}
     arguments = ["--preset", "minimal"]
     for number, (path, body) in enumerate(pages.items()):
         file = folder / f"{number}.json"
@@ -300,10 +300,10 @@ def replayed(start_nginx, chain, tmp_path_factory):
 
 @pytest.mark.parametrize("options", ["framing=length", "framing=chunked&piece=5000", "gzip=always"])
 def test_light_client_updates_of_a_replay_node_are_transcoded(replayed, chain, options):
-    def ask():
+    def send():
         return replayed.get(UPDATES, None, headers=[OCTETS, ("X-Replay", options)])
 
-    assert wait_for_ssz(replayed, ask).body == chain.octets
+    assert wait_for_ssz(replayed, send).body == chain.octets
 
 
 def test_fork_schedule_is_probed_again_after_a_reload(start_nginx, origin, chain):
@@ -311,11 +311,11 @@ def test_fork_schedule_is_probed_again_after_a_reload(start_nginx, origin, chain
         "proxy_http_version 1.1; sszip on; sszip_ssz on;"
         "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin@; } }"
     )
-    origin.answers(answer(said(chain.genesis)), GENESIS)
+    origin.answers(answer(data_json(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json), UPDATES)
 
     def octets_with(schedule):
-        origin.answers(answer(said({**chain.spec, "BLOB_SCHEDULE": schedule})), SPEC)
+        origin.answers(answer(data_json({**chain.spec, "BLOB_SCHEDULE": schedule})), SPEC)
         nginx.reload()
         return wait_for_ssz(nginx, lambda: get(nginx, "learnt", UPDATES, OCTETS)).body
 

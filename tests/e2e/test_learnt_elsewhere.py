@@ -13,7 +13,7 @@ from harness.nginx import MODULE, NGINX
 from harness.origin import answer
 from harness.preload import LIBRARIES, PROGRAM
 from harness.watch import settled
-from test_learnt import BLOCK, OCTETS, SPEC, blocks, chain, said, served
+from test_learnt import BLOCK, OCTETS, SPEC, blocks, chain, data_json, served
 from test_other_modules import FOLDER, modules
 
 __all__ = ["blocks", "chain"]
@@ -175,7 +175,7 @@ def workers_survive(request):
 
 
 def minimal(origin, chain, blocks):
-    origin.answers(answer(said(chain.spec)), SPEC)
+    origin.answers(answer(data_json(chain.spec)), SPEC)
     origin.answers(served(blocks["minimal"]), BLOCK)
     origin.answers(answer(b"", type=None), "/judge")
     origin.answers(answer(b"", type=None), "/mirror")

@@ -67,7 +67,7 @@ def nginx(start_nginx):
     return start_nginx(CONFIG, workers=5)
 
 
-def ask(nginx, path, body=LOGS, headers=(JSON, GZIP)):
+def send(nginx, path, body=LOGS, headers=(JSON, GZIP)):
     return fetch(nginx.port, path, method="POST", body=body, headers=list(headers))
 
 
@@ -79,7 +79,7 @@ def test_long_response_is_an_error_in_every_location(nginx, origin, path, framin
             origin.answers(answer(body, framing=framing))
             # each request has a key of its own
             asked = LOGS.replace(b"0x0", b"0x%d" % (len(body) + len(headers)))
-            got = ask(nginx, f"{path}?{framing}{len(body)}{len(headers)}", asked, headers)
+            got = send(nginx, f"{path}?{framing}{len(body)}{len(headers)}", asked, headers)
             assert (got.status, json.loads(got.decoded)) == (200, expected)
             assert got.header("Content-Type").startswith("application/json")
 
@@ -87,9 +87,9 @@ def test_long_response_is_an_error_in_every_location(nginx, origin, path, framin
 def test_response_of_an_unlimited_method_is_sent_whole(nginx, origin):
     long = sized_response(5_000_000)
     origin.answers(answer(long))
-    assert ask(nginx, "/", call("eth_call", id="7")).decoded == long
+    assert send(nginx, "/", call("eth_call", id="7")).decoded == long
     # a block with limits of its own inherits none
-    assert ask(nginx, "/open").decoded == long
+    assert send(nginx, "/open").decoded == long
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -98,7 +98,7 @@ def test_rejected_response_takes_little_memory(nginx, origin, framing):
     before = max(map(resident, nginx.workers()))
     for path in ("/", "/streamed", "/no-gzip"):
         origin.answers(answer(long, framing=framing))
-        assert json.loads(ask(nginx, path, LOGS.replace(b"eth_getLogs", b"debug_x")).decoded) == TOO_LONG
+        assert json.loads(send(nginx, path, LOGS.replace(b"eth_getLogs", b"debug_x")).decoded) == TOO_LONG
     # KiB
     assert max(map(resident, nginx.workers())) < before + 20_000
 
@@ -111,12 +111,12 @@ def test_long_elements_of_a_batch_are_replaced_by_errors(nginx, origin):
         for framing in ("length", "chunked"):
             for headers in ((JSON, GZIP), (JSON,)):
                 origin.answers(answer(answers, framing=framing))
-                got = ask(nginx, path, batch, headers)
+                got = send(nginx, path, batch, headers)
                 assert json.loads(got.decoded) == expected
     # a batch that can't be buffered can't be evaluated
     answers = b"[%b,%b,%b]" % (sized_response(3_000_000, 8), sized_response(200_000, 9), sized_response(90_000, 7))
     origin.answers(answer(answers))
-    got = json.loads(ask(nginx, "/small", batch).decoded)
+    got = json.loads(send(nginx, "/small", batch).decoded)
     assert [one["id"] for one in got] == [7, 8, 9]
     assert [one["error"]["code"] for one in got] == [-32005, -32603, -32005]
 
@@ -148,13 +148,13 @@ def test_truncated_response_is_an_error(nginx, origin, length):
     for framing in ("length", "chunked"):
         origin.answers(answer(sized_response(200_000), framing=framing, cut_at=length))
         try:
-            got = ask(nginx, "/")
+            got = send(nginx, "/")
         except Truncated:
             pytest.fail("a part was sent")
         assert got.status == 502 or json.loads(got.decoded) == TOO_LONG
         fields = [TYPE, ("Transfer-Encoding", "chunked")]
         origin.answers([head(200, fields), *chunked([LONG[:length]], last=False), RESET])
-        got = ask(nginx, "/")
+        got = send(nginx, "/")
         assert got.status == 502 or json.loads(got.decoded) == TOO_LONG
 
 
@@ -164,12 +164,12 @@ def test_response_limit_is_enforced_after_clients_abort(nginx, origin):
         for _ in range(40):
             with Connection(nginx.port) as connection:
                 connection.send(request_bytes("/", method="POST", headers=[JSON, GZIP], body=LOGS))
-        assert json.loads(ask(nginx, "/").decoded) == TOO_LONG
+        assert json.loads(send(nginx, "/").decoded) == TOO_LONG
 
 
 def test_rejected_response_is_logged(nginx, origin):
     origin.answers(answer(LONG))
-    length = len(ask(nginx, "/", headers=(JSON,)).body)
+    length = len(send(nginx, "/", headers=(JSON,)).body)
     line = f"denied|-|1|{length}"
     log = nginx.prefix / "said.log"
     nginx.wait_for(lambda: line in log.read_text().splitlines() or f"denied|denied|1|{length}" in log.read_text(), "the log")
@@ -189,5 +189,5 @@ def test_response_limit_is_enforced_with_brotli(start_nginx, origin, order):
         for framing in ("length", "chunked"):
             for body, expected in ((LONG, TOO_LONG), (SHORT, json.loads(SHORT))):
                 origin.answers(answer(body, framing=framing))
-                got = ask(nginx, "/", headers=(JSON, ("Accept-Encoding", accept)))
+                got = send(nginx, "/", headers=(JSON, ("Accept-Encoding", accept)))
                 assert json.loads(decoded(got)) == expected

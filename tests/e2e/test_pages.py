@@ -92,14 +92,14 @@ def test_recipe_keeps_chains_apart_when_a_request_header_chooses_the_chain(sessi
     nginx.start()
     origin.answers(by_header)
     try:
-        def ask(chain):
+        def send(chain):
             headers = [("Content-Type", "application/json"), ("target-service-id", chain)]
             return client.fetch(nginx.port, "/", method="POST", body=call("eth_chainId"), headers=headers)
 
         for chain, result in (("eth", b"0x1"), ("polygon", b"0x89")):
-            assert result in ask(chain).body
-            nginx.wait_for(lambda chain=chain: "sszip; hit" in ask(chain).header("Cache-Status"), "a hit")
-            assert result in ask(chain).body
-        assert ask("other").status == 404
+            assert result in send(chain).body
+            nginx.wait_for(lambda chain=chain: "sszip; hit" in send(chain).header("Cache-Status"), "a hit")
+            assert result in send(chain).body
+        assert send("other").status == 404
     finally:
         nginx.stop()

@@ -114,7 +114,7 @@ def head_of(rlp, at):
     return begin, 2 * int(rlp[at + 2 : begin], 16)
 
 
-def ask(nginx, value, which, *options, path="", coding=None, receive_buffer=None):
+def send(nginx, value, which, *options, path="", coding=None, receive_buffer=None):
     """A connection with a request for a witness; the options are the node's."""
     port = "port" if which == "rpc" else "port_rest"
     connection = nginx.connect(port=port, receive_buffer=receive_buffer)
@@ -158,7 +158,7 @@ def abort_clients(nginx, node, value, framing):
             options.append(f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}")
         asked = node.stats()["requests"]
         which, coding = ASKS[number // 3 % 3], chance.choice([None, "gzip"])
-        connection = ask(nginx, value, which, *options, coding=coding, receive_buffer=chance.choice([None, 4096]))
+        connection = send(nginx, value, which, *options, coding=coding, receive_buffer=chance.choice([None, 4096]))
         if when == "client":
             connection.take(chance.randrange(JSON_LENGTH // 4))
         else:
@@ -183,7 +183,7 @@ def assert_worker_recovers(nginx, worker, before, had):
 @pytest.fixture
 def worker(nginx, value, expected):
     """The worker after one witness of each kind; its state is compared after the test."""
-    assert {which: whole(ask(nginx, value, which), which) for which in ASKS} == expected
+    assert {which: whole(send(nginx, value, which), which) for which in ASKS} == expected
     settled(nginx)
     (worker,) = nginx.workers()
     # no bytes of it stay reserved
@@ -191,7 +191,7 @@ def worker(nginx, value, expected):
     before, had = resident(worker), descriptors(worker)
     yield worker
     assert_worker_recovers(nginx, worker, before, had)
-    assert {which: whole(ask(nginx, value, which, coding="gzip"), which) for which in ASKS} == expected
+    assert {which: whole(send(nginx, value, which, coding="gzip"), which) for which in ASKS} == expected
     assert_worker_recovers(nginx, worker, before, had)
 
 
@@ -216,7 +216,7 @@ def test_response_is_502_and_payload_sent_once_when_the_node_truncates_a_witness
     for number in range(2 * len(ASKS)):
         cut = chance.choice([1, 100, chance.randrange(JSON_LENGTH * 4 // 10), JSON_LENGTH * 45 // 100])
         options = [f"framing={framing}", f"cut={cut}"] + (["reset=on"] if number % 2 else [])
-        is_failure(ask(nginx, value, ASKS[number % 3], *options), ASKS[number % 3])
+        is_failure(send(nginx, value, ASKS[number % 3], *options), ASKS[number % 3])
         before += 1
     assert node.stats()["requests"] == asked["requests"] + before
 
@@ -224,14 +224,14 @@ def test_response_is_502_and_payload_sent_once_when_the_node_truncates_a_witness
 def test_response_is_502_when_the_node_dies(nginx, nodes, value, worker):
     """The node dies while it sends a response of each kind."""
     mortal = nodes[1]
-    stalls = {which: ask(nginx, value, which, f"stall={JSON_LENGTH // 4}", path="/mortal") for which in ASKS}
+    stalls = {which: send(nginx, value, which, f"stall={JSON_LENGTH // 4}", path="/mortal") for which in ASKS}
     nginx.wait_for(lambda: mortal.stats()["in_flight"] == len(ASKS), "all to be on their way")
     time.sleep(0.5)
     mortal.kill()
     nginx.expect("refused|prematurely closed|reset by peer|the response ended before")
     for which, connection in stalls.items():
         is_failure(connection, which)
-        is_failure(ask(nginx, value, which, path="/mortal"), which)
+        is_failure(send(nginx, value, which, path="/mortal"), which)
 
 
 def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, value, expected):
@@ -240,8 +240,8 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, value, exp
     chance = random.Random(7)
     for which in ASKS:
         (before,) = nginx.workers()
-        stalls = ask(nginx, value, which, f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}", "stall_ms=600")
-        reads = ask(nginx, value, "rpc", receive_buffer=4096)
+        stalls = send(nginx, value, which, f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}", "stall_ms=600")
+        reads = send(nginx, value, "rpc", receive_buffer=4096)
         head = reads.read_head()
         begun = reads.take(chance.randrange(JSON_LENGTH // 3))
         got = []
@@ -255,7 +255,7 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, value, exp
         assert got == [expected[which]]
         assert nginx.workers() != [before]
     (worker,) = nginx.workers()
-    assert {which: whole(ask(nginx, value, which), which) for which in ASKS} == expected
+    assert {which: whole(send(nginx, value, which), which) for which in ASKS} == expected
     settled(nginx)
     assert resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK
 
@@ -265,7 +265,7 @@ def test_compressed_witness_equals_the_uncompressed_one(nginx, value):
     size = 24_000_000
     for which in ASKS:
         plain, coded = (
-            ask(nginx, value, which, f"witness={size}", *options, coding="gzip").read("POST")
+            send(nginx, value, which, f"witness={size}", *options, coding="gzip").read("POST")
             for options in ([], ["gzip=always"])
         )
         assert len(plain.decoded) > size * 4 // 10
@@ -306,14 +306,14 @@ def test_faulty_witness_gets_the_expected_status(nginx, node, value, which, faul
     """The witness is short. The payload reaches the node once, and the next witness is whole."""
     nginx.expect("invalid header|prematurely closed|reset by peer|more data than|the response ended before")
     before = node.stats()["requests"]
-    with ask(nginx, value, which, "witness=200k", fault) as connection:
+    with send(nginx, value, which, "witness=200k", fault) as connection:
         response = connection.read("POST")
         assert response.status == FAULTS[fault], response.body[:300]
         assert response.header("Sszip-Type") is None
         media_type = response.header("Content-Type")
         assert media_type != OCTETS or response.status != 200
     assert node.stats()["requests"] == before + 1
-    with ask(nginx, value, which, "witness=200k") as connection:
+    with send(nginx, value, which, "witness=200k") as connection:
         assert connection.read("POST").status == 200
 
 
@@ -322,7 +322,7 @@ def test_faulty_witness_gets_the_expected_status(nginx, node, value, which, faul
 @pytest.mark.parametrize("which", ["rest", "rest-ssz"])
 def test_problem_of_the_node_is_sent_as_a_json_rpc_error(nginx, value, which, refused, framing):
     codes = {400: -32600, 404: -32601, 413: -38004, 415: -32603, 422: -32602, 500: -32603, 503: -32603}
-    with ask(nginx, value, which, f"refuse={refused}", f"framing={framing}", "gzip=always") as connection:
+    with send(nginx, value, which, f"refuse={refused}", f"framing={framing}", "gzip=always") as connection:
         response = connection.read("POST")
     assert (response.status, response.header("Content-Type")) == (200, "application/json")
     assert json.loads(response.decoded)["error"]["code"] == codes[refused]
@@ -342,10 +342,10 @@ def test_response_is_502_when_a_witness_exceeds_a_limit(start_nginx, node, value
             for framing in ("length", "chunked"):
                 for coding in ("off", "always"):
                     options = ["witness=9M", f"framing={framing}", f"gzip={coding}"]
-                    with ask(nginx, value, which, *options, path=path) as connection:
+                    with send(nginx, value, which, *options, path=path) as connection:
                         response = connection.read("POST")
                     assert response.status == 502, (which, path, options)
                     expected = PROBLEM if which == "rpc" else "application/json"
                     assert response.header("Content-Type") == expected
-            with ask(nginx, value, which, "witness=100k", path=path) as connection:
+            with send(nginx, value, which, "witness=100k", path=path) as connection:
                 assert connection.read("POST").status == 200

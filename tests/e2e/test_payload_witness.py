@@ -513,7 +513,7 @@ def test_concurrent_payloads_get_their_own_status(nginx, origin, calls):
     origin.requests.clear()
     failures = []
 
-    def ask(values):
+    def send(values):
         for value in values:
             fields = [OCTETS, ("Eth-Execution-Version", value["fork"])]
             response = submit(nginx, bytes.fromhex(value["ssz"]), fields, port="port_cached")
@@ -523,7 +523,7 @@ def test_concurrent_payloads_get_their_own_status(nginx, origin, calls):
             if response.body != expected:
                 failures.append(response.body[:100])
 
-    threads = [threading.Thread(target=ask, args=(calls[n::6],)) for n in range(6)]
+    threads = [threading.Thread(target=send, args=(calls[n::6],)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

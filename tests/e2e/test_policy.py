@@ -89,7 +89,7 @@ def node(origin):
     return node
 
 
-def ask(nginx, path, body, headers=(JSON,), **request):
+def send(nginx, path, body, headers=(JSON,), **request):
     return fetch(nginx.port, path, method=request.pop("method", "POST"), body=body, headers=list(headers), **request)
 
 
@@ -119,44 +119,44 @@ def methods(body):
 @pytest.mark.parametrize("place", PLACES)
 class TestPlaces:
     def test_denied_call_does_not_reach_the_node(self, nginx, origin, node, place):
-        response = ask(nginx, f"/{place}", BAD)
+        response = send(nginx, f"/{place}", BAD)
         assert (response.status, json.loads(response.body)) == (200, DENIED)
         assert not called(origin)
 
     @pytest.mark.parametrize("batch", [BATCH, PADDED], ids=["short", "long"])
     def test_denied_call_of_a_batch_does_not_reach_the_node(self, nginx, origin, node, place, batch):
-        response = ask(nginx, f"/{place}", batch, [JSON, ("Accept-Encoding", "gzip")])
+        response = send(nginx, f"/{place}", batch, [JSON, ("Accept-Encoding", "gzip")])
         assert (response.status, json.loads(response.decoded)) == (200, [DENIED, CHAIN])
         assert set(called(origin)) <= {"eth_chainId"}
 
     def test_denied_call_in_chunks_does_not_reach_the_node(self, nginx, origin, node, place):
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
         headers = [JSON, ("Transfer-Encoding", "chunked")]
-        response = ask(nginx, f"/{place}", chunks, headers)
+        response = send(nginx, f"/{place}", chunks, headers)
         assert json.loads(response.body) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
     def test_denied_call_with_credentials_does_not_reach_the_node(self, nginx, origin, node, place):
         for field in (("Authorization", "Bearer x"), ("Cookie", "a=b")):
-            assert json.loads(ask(nginx, f"/{place}", BAD, [JSON, field]).body) == DENIED
+            assert json.loads(send(nginx, f"/{place}", BAD, [JSON, field]).body) == DENIED
         assert not called(origin)
 
     @pytest.mark.parametrize("kind", [None, "text/plain", "application/octet-stream"])
     def test_denied_call_of_another_type_does_not_reach_the_node(self, nginx, origin, node, place, kind):
         headers = [("Content-Type", kind)] if kind else []
-        assert json.loads(ask(nginx, f"/{place}", BAD, headers).body) == DENIED
-        assert json.loads(ask(nginx, f"/{place}", BATCH, headers).body) == [DENIED, CHAIN]
+        assert json.loads(send(nginx, f"/{place}", BAD, headers).body) == DENIED
+        assert json.loads(send(nginx, f"/{place}", BATCH, headers).body) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
     @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
     def test_other_http_method_with_a_body_is_rejected(self, nginx, origin, node, place, method):
-        assert ask(nginx, f"/{place}", BAD, method=method).status == 405
+        assert send(nginx, f"/{place}", BAD, method=method).status == 405
         assert not called(origin)
 
     def test_denied_call_in_gzip_does_not_reach_the_node(self, nginx, origin, node, place):
         headers = [JSON, ("Content-Encoding", "gzip")]
-        assert json.loads(ask(nginx, f"/{place}", gzip.compress(BAD), headers).body) == DENIED
-        response = ask(nginx, f"/{place}", gzip.compress(BATCH), headers)
+        assert json.loads(send(nginx, f"/{place}", gzip.compress(BAD), headers).body) == DENIED
+        response = send(nginx, f"/{place}", gzip.compress(BATCH), headers)
         assert json.loads(response.body) == [DENIED, CHAIN]
         assert set(called(origin)) <= {"eth_chainId"}
 
@@ -194,7 +194,7 @@ HIDDEN = [
 @pytest.mark.parametrize("body", HIDDEN, ids=range(len(HIDDEN)))
 def test_ambiguous_call_is_rejected(nginx, origin, node, path, body):
     for sent in (body, b"[" + body + b"," + GOOD + b"]"):
-        response = ask(nginx, path, sent)
+        response = send(nginx, path, sent)
         assert response.status == 200
         said = json.loads(response.body)
         assert said["id"] is None and said["error"]["code"] in (-32600, -32700)
@@ -223,16 +223,16 @@ def test_denied_call_over_http2_without_a_length_does_not_reach_the_node(nginx, 
 def test_request_with_an_unsupported_coding_is_rejected(nginx, origin, node):
     coded = gzip.compress(BAD)
     for coding in ("br", "deflate", "gzip, gzip", "identity", "gzip;q=1"):
-        assert ask(nginx, "/", coded, [JSON, ("Content-Encoding", coding)]).status == 415
-    assert ask(nginx, "/undecoded", coded, [JSON, ("Content-Encoding", "gzip")]).status == 415
-    assert ask(nginx, "/", coded, [("Content-Type", "text/plain"), ("Content-Encoding", "gzip")]).status == 415
-    assert json.loads(ask(nginx, "/", coded).body)["error"]["code"] == -32700
+        assert send(nginx, "/", coded, [JSON, ("Content-Encoding", coding)]).status == 415
+    assert send(nginx, "/undecoded", coded, [JSON, ("Content-Encoding", "gzip")]).status == 415
+    assert send(nginx, "/", coded, [("Content-Type", "text/plain"), ("Content-Encoding", "gzip")]).status == 415
+    assert json.loads(send(nginx, "/", coded).body)["error"]["code"] == -32700
     assert not origin.received()
 
 
 def test_upgrade_to_a_websocket_is_rejected(nginx, origin, node):
     headers = [("Upgrade", "websocket"), ("Connection", "upgrade"), ("Sec-WebSocket-Version", "13")]
-    response = ask(nginx, "/socket", None, headers, method="GET")
+    response = send(nginx, "/socket", None, headers, method="GET")
     assert response.status == 403
     assert not origin.received()
 
@@ -241,8 +241,8 @@ def test_upgrade_to_a_websocket_is_rejected(nginx, origin, node):
 @pytest.mark.parametrize("path", ["/socket", "/allowed", "/"])
 def test_upgrade_to_another_protocol_is_rejected(nginx, origin, node, path, protocol):
     headers = [("Upgrade", protocol), ("Connection", "upgrade")]
-    assert ask(nginx, path, None, headers, method="GET").status == 403
-    assert ask(nginx, path, GOOD, [JSON, *headers]).status == 403
+    assert send(nginx, path, None, headers, method="GET").status == 403
+    assert send(nginx, path, GOOD, [JSON, *headers]).status == 403
     assert not origin.received()
 
 
@@ -275,7 +275,7 @@ def switched(protocol):
 def test_switch_of_protocols_is_a_bad_gateway(nginx, origin, path, asked, protocol):
     origin.answers(switched(protocol))
     headers = [("Upgrade", asked), ("Connection", "upgrade")] if asked else []
-    assert ask(nginx, path, None, headers, method="GET").status == 502
+    assert send(nginx, path, None, headers, method="GET").status == 502
 
 
 def test_allowed_websocket_is_forwarded(nginx, origin):
@@ -297,28 +297,28 @@ def test_location_with_rules_inherits_none(nginx, origin, node):
         ("/", call("net_version"), True),
     ]:
         origin.requests.clear()
-        ask(nginx, path, body)
+        send(nginx, path, body)
         assert bool(origin.received()) == is_allowed, path
 
 
 def test_batch_above_the_limit_is_rejected(nginx, origin, node):
-    assert len(json.loads(ask(nginx, "/batches", b"[%b,%b]" % (GOOD, GOOD)).body)) == 2
+    assert len(json.loads(send(nginx, "/batches", b"[%b,%b]" % (GOOD, GOOD)).body)) == 2
     origin.requests.clear()
-    said = json.loads(ask(nginx, "/batches", b"[%b,%b,%b]" % (GOOD, GOOD, GOOD)).body)
+    said = json.loads(send(nginx, "/batches", b"[%b,%b,%b]" % (GOOD, GOOD, GOOD)).body)
     assert said["error"] == {"code": -32600, "message": "a batch may have 2 calls at most"}
     assert not origin.received()
-    assert len(json.loads(ask(nginx, "/cached", b"[" + b",".join([GOOD] * 300) + b"]").body)) == 300
+    assert len(json.loads(send(nginx, "/cached", b"[" + b",".join([GOOD] * 300) + b"]").body)) == 300
 
 
 def test_split_batch_is_a_500_when_the_operator_sets_its_content_length(nginx, origin, node):
-    assert json.loads(ask(nginx, "/own-length", BAD).body) == DENIED
-    assert ask(nginx, "/own-length", BATCH).status == 500
+    assert json.loads(send(nginx, "/own-length", BAD).body) == DENIED
+    assert send(nginx, "/own-length", BATCH).status == 500
     assert not origin.received()
     nginx.expect("a batch must not go on whole")
 
 
 def test_mirrored_copy_of_a_denied_batch_is_rejected(nginx, origin, node):
-    assert json.loads(ask(nginx, "/mirrored", BATCH).body) == [DENIED, CHAIN]
+    assert json.loads(send(nginx, "/mirrored", BATCH).body) == [DENIED, CHAIN]
     nginx.wait_for(lambda: "has not been judged" in nginx.error_log(), "the copy")
     assert set(called(origin)) == {"eth_chainId"}
     assert not origin.received("/copy")
@@ -328,28 +328,28 @@ def test_mirrored_copy_of_a_denied_batch_is_rejected(nginx, origin, node):
 def test_background_update_of_proxy_cache_sends_no_denied_call(nginx, origin, node):
     node.options["headers"] = [("Cache-Control", "max-age=0, stale-while-revalidate=100")]
     for _ in range(3):
-        assert ask(nginx, "/proxied", BATCH).status == 200
+        assert send(nginx, "/proxied", BATCH).status == 200
     assert set(called(origin)) == {"eth_chainId"}
     nginx.expect("what this calls has not been judged")
 
 
 def test_request_without_a_call_is_forwarded(nginx, origin):
     origin.answers(answer(b"up"))
-    assert ask(nginx, "/health?a=b", None, [], method="GET").body == b"up"
-    assert ask(nginx, "/", b"").body == b"up"
-    assert ask(nginx, "/", b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]).body == b"up"
+    assert send(nginx, "/health?a=b", None, [], method="GET").body == b"up"
+    assert send(nginx, "/", b"").body == b"up"
+    assert send(nginx, "/", b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]).body == b"up"
 
 
 def test_methods_and_denials_are_available_to_logs_and_maps(nginx, origin, node):
     log = nginx.prefix / "policy.log"
     before = len(log.read_text().splitlines())
     trace = call("trace_block")
-    assert ask(nginx, "/mapped", trace).header("Kind") == "archive"
-    assert ask(nginx, "/mapped", b"[" + trace + b"," + trace + b"]").header("Kind") == "archive"
-    assert ask(nginx, "/mapped", b"[" + trace + b"," + GOOD + b"]").header("Kind") == "full"
-    ask(nginx, "/", BAD)
-    ask(nginx, "/", BATCH)
-    ask(nginx, "/", b"[")
+    assert send(nginx, "/mapped", trace).header("Kind") == "archive"
+    assert send(nginx, "/mapped", b"[" + trace + b"," + trace + b"]").header("Kind") == "archive"
+    assert send(nginx, "/mapped", b"[" + trace + b"," + GOOD + b"]").header("Kind") == "full"
+    send(nginx, "/", BAD)
+    send(nginx, "/", BATCH)
+    send(nginx, "/", b"[")
 
     def lines():
         new = log.read_text().splitlines()[before:]

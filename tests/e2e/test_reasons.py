@@ -38,7 +38,7 @@ def logged(nginx, count):
     return nginx.wait_for(lines, "the log")
 
 
-def ask(nginx, path="/", body=CHAIN, headers=(JSON,), method="POST"):
+def send(nginx, path="/", body=CHAIN, headers=(JSON,), method="POST"):
     response = fetch(nginx.port, path, method=method, body=body, headers=list(headers))
     return response.header("Cache-Status")
 
@@ -68,14 +68,14 @@ CASES = [
 @pytest.mark.parametrize(("reason", "request_"), CASES, ids=[f"{n}-{reason}" for n, (reason, _) in enumerate(CASES)])
 def test_bypassed_request_has_a_reason(nginx, origin, reason, request_):
     origin.answers(result(b'"0x1"'))
-    assert ask(nginx, **request_) == f"sszip; fwd=bypass; detail={reason}"
+    assert send(nginx, **request_) == f"sszip; fwd=bypass; detail={reason}"
 
 
 def test_predicates_are_reported_as_reasons(nginx, origin):
     origin.answers(result(b'"0x1"'))
-    assert ask(nginx, "/bypass") == "sszip; fwd=bypass; detail=bypass"
-    assert ask(nginx, "/no-cache") == "sszip; fwd=miss; detail=no-cache"
-    assert ask(nginx, "/off") is None
+    assert send(nginx, "/bypass") == "sszip; fwd=bypass; detail=bypass"
+    assert send(nginx, "/no-cache") == "sszip; fwd=miss; detail=no-cache"
+    assert send(nginx, "/off") is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_predicates_are_reported_as_reasons(nginx, origin):
 def test_response_that_is_not_stored_has_a_reason(nginx, origin, reason, script):
     origin.answers(script)
     body = call("eth_getBalance", f'["{reason}","0x1"]')
-    assert ask(nginx, body=body) == f"sszip; fwd=miss; detail={reason}"
+    assert send(nginx, body=body) == f"sszip; fwd=miss; detail={reason}"
 
 
 def test_reason_in_the_body_is_logged(start_nginx, origin):
@@ -105,7 +105,7 @@ def test_reason_in_the_body_is_logged(start_nginx, origin):
     ]
     for reason, script, body in scripts:
         origin.answers(script)
-        ask(nginx, body=body)
+        send(nginx, body=body)
         assert logged(nginx, 1)[-1].split("|")[:2] == ["MISS", reason]
         (nginx.prefix / "reasons.log").write_text("")
 
@@ -117,8 +117,8 @@ def test_batch_hits_and_the_ratio_of_hits_are_logged(start_nginx, origin):
     block = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
     gzip = [JSON, ("Accept-Encoding", "gzip")]
     for body in (CHAIN, block, block, b"[" + call("eth_chainId", id="1") + b"," + call("net_version", id="2") + b"]"):
-        ask(nginx, body=body, headers=gzip)
-    ask(nginx, body=b"[" + call("eth_chainId", id="1") + b"," + call("net_version", id="2") + b"]", headers=gzip)
+        send(nginx, body=body, headers=gzip)
+    send(nginx, body=b"[" + call("eth_chainId", id="1") + b"," + call("net_version", id="2") + b"]", headers=gzip)
     lines = [line.split("|") for line in logged(nginx, 5)]
     assert [line[2:4] for line in lines] == [["-", "-"], ["-", "-"], ["-", "-"], ["2", "1"], ["2", "2"]]
     assert lines[2][0] == "HIT" and abs(float(lines[2][4]) - float(lines[1][4])) < 0.3 * float(lines[1][4])

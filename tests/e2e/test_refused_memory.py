@@ -441,7 +441,7 @@ def test_stale_response_is_whole_or_an_error_when_any_allocation_fails(nginx, or
     )
     headers = [JSON, ("Connection", "close"), *([("Accept-Encoding", accept)] if accept else [])]
 
-    def ask():
+    def send():
         try:
             with nginx.connect("port_small") as connection:
                 connection.send(
@@ -458,18 +458,18 @@ def test_stale_response_is_whole_or_an_error_when_any_allocation_fails(nginx, or
             assert response.decoded == sorry
         return response.status
 
-    assert ask() == 200
+    assert send() == 200
     # all work on the response is done
     settled(nginx)
     fails["now"] = True
-    nginx.wait_for(lambda: ask() == 200, "it to stand in")
+    nginx.wait_for(lambda: send() == 200, "it to stand in")
     outcomes = []
     for skip in itertools.count():
         with preload.refusing(worker, skip=skip):
-            outcomes.append(ask())
+            outcomes.append(send())
         assert nginx.workers() == [worker]
         if not preload["refused"]:
             break
-        assert ask() == 200
+        assert send() == 200
     assert set(outcomes) <= {200, 400, 500, 502, 503, "cut"}
     assert outcomes[-1] == 200

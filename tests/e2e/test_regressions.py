@@ -82,7 +82,7 @@ class TestTruncation:
         body one byte longer."""
         noise = bodies.random(66100)
 
-        def coded(count, shift):
+        def compressed_length(count, shift):
             body = noise[shift : shift + count] + b"0" * 3000
             origin.answers(plain(body))
             # igzip's output, at level 1, grows in steps
@@ -93,8 +93,8 @@ class TestTruncation:
         lengths = set()
         for shift in range(100):  # other noise when a length is skipped
             count = border - 300
-            count += border - coded(count, shift)
-            lengths |= {coded(count + spare, shift) for spare in range(-2, 3)}
+            count += border - compressed_length(count, shift)
+            lengths |= {compressed_length(count + spare, shift) for spare in range(-2, 3)}
             if lengths >= {border - 1, border, border + 1}:
                 return
         raise AssertionError(f"no body whose coded length is {border}: {sorted(lengths)}")

@@ -30,7 +30,7 @@ def pair(request, start_nginx):
     replay.stop()
 
 
-def ask(port, call, accept=None, options=None):
+def send(port, call, accept=None, options=None):
     """A response of a node; the header X-Replay has the node's options for it."""
     headers = [("Accept-Encoding", accept)] if accept else []
     if options:
@@ -43,10 +43,10 @@ def ask(port, call, accept=None, options=None):
 def test_recorded_responses_arrive_unchanged(pair, port):
     seen = 0
     for call in calls():
-        expected = ask(pair.replay.port, call)
+        expected = send(pair.replay.port, call)
         assert expected.status == 200
         for accept in ("gzip", None):
-            response = ask(pair.ports[port], call, accept)
+            response = send(pair.ports[port], call, accept)
             assert (response.status, response.decoded) == (200, expected.body)
             if not pair.chunked:
                 assert response.framing == "length"
@@ -73,23 +73,23 @@ def block():
 def test_truncated_response_is_a_502(faulty, block):
     """The node closes the connection in the middle of a body."""
     for cut in (0, 1, 500, 1500):
-        response = ask(faulty.port, block, "gzip", f"cut={cut}")
+        response = send(faulty.port, block, "gzip", f"cut={cut}")
         assert (response.status, response.coding) == (502, None)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_gzip_of_the_node_is_sent_in_the_coding_of_the_client(faulty, block, framing):
-    expected = ask(faulty.replay.port, block).body
+    expected = send(faulty.replay.port, block).body
     for accept in ("gzip", None):
-        response = ask(faulty.port, block, accept, f"gzip=always&framing={framing}")
+        response = send(faulty.port, block, accept, f"gzip=always&framing={framing}")
         assert (response.status, response.decoded) == (200, expected)
         assert response.coding == accept
 
 
 @pytest.mark.parametrize("framing", ["close", "close10"])
 def test_body_delimited_by_close_arrives_unchanged(faulty, block, framing):
-    expected = ask(faulty.replay.port, block).body
-    response = ask(faulty.port, block, "gzip", f"framing={framing}")
+    expected = send(faulty.replay.port, block).body
+    response = send(faulty.port, block, "gzip", f"framing={framing}")
     assert (response.status, response.decoded) == (200, expected)
     assert response.length is None or response.coding == "gzip"
 
@@ -97,8 +97,8 @@ def test_body_delimited_by_close_arrives_unchanged(faulty, block, framing):
 @pytest.mark.parametrize("off", [-100, 100])
 def test_wrong_content_length_truncates_the_body_or_is_a_502(faulty, block, off):
     """A short length truncates the body, a long one is never reached."""
-    expected = ask(faulty.replay.port, block).body
-    response = ask(faulty.port, block, "gzip", f"length_off={off}")
+    expected = send(faulty.replay.port, block).body
+    response = send(faulty.port, block, "gzip", f"length_off={off}")
     if off < 0:
         assert (response.status, response.decoded) == (200, expected[:off])
     else:

@@ -70,7 +70,7 @@ def post(nginx, target, body, headers=tuple(CODED)):
         return connection.exchange(target, method="POST", headers=list(headers), body=body)
 
 
-def said(response):
+def cache_status(response):
     return response.header("Cache-Status")
 
 
@@ -80,7 +80,7 @@ def chunked(body, size):
 
 
 def is_hit(nginx, target):
-    return (said(post(nginx, target, CHAIN_ID, PLAIN)) or "").startswith("sszip; hit")
+    return (cache_status(post(nginx, target, CHAIN_ID, PLAIN)) or "").startswith("sszip; hit")
 
 
 @pytest.mark.parametrize("target", ["/chunks", "/always/chunks", "/unbuffered/chunks"])
@@ -88,7 +88,7 @@ def test_compressed_chunked_request_is_looked_up(nginx, node, origin, target):
     headers = [*CODED, ("Transfer-Encoding", "chunked")]
     response = post(nginx, target, chunked(gzip.compress(CHAIN_ID), 7), headers)
     assert response.decoded == b'{"jsonrpc":"2.0","id":1,"result":"0x1"}\n'
-    assert said(response) == "sszip; fwd=miss"
+    assert cache_status(response) == "sszip; fwd=miss"
     (asked,) = origin.received()
     assert asked.all("Transfer-Encoding") == []
     if target == "/chunks":
@@ -101,7 +101,7 @@ def test_compressed_chunked_request_is_looked_up(nginx, node, origin, target):
 
 def test_request_of_several_gzip_members_is_looked_up(nginx, node):
     body = gzip.compress(CHAIN_ID[:20]) + gzip.compress(b"") + gzip.compress(CHAIN_ID[20:])
-    assert said(post(nginx, "/members", body)) == "sszip; fwd=miss"
+    assert cache_status(post(nginx, "/members", body)) == "sszip; fwd=miss"
     assert is_hit(nginx, "/members")
 
 
@@ -125,7 +125,7 @@ def test_undecodable_request_is_forwarded_unchanged(nginx, origin, target, body,
     origin.requests.clear()
     origin.answers(lambda _: answer(b'{"jsonrpc":"2.0","id":1,"result":"0x9"}', type="application/json"))
     for _ in range(2):
-        assert said(post(nginx, target, body)) == f"sszip; fwd=bypass; detail={detail}"
+        assert cache_status(post(nginx, target, body)) == f"sszip; fwd=bypass; detail={detail}"
     assert [asked.body for asked in origin.received()] == [body] * 2
     assert all(asked.header("Content-Encoding") == "gzip" for asked in origin.received())
 
@@ -133,10 +133,10 @@ def test_undecodable_request_is_forwarded_unchanged(nginx, origin, target, body,
 def test_compressed_request_in_a_file_is_forwarded_unchanged(nginx, node, origin):
     params = '["0x%s"]' % random.Random(5).randbytes(3000).hex()
     body = gzip.compress(call("eth_sendRawTransaction", params))
-    assert said(post(nginx, "/file", body)) == "sszip; fwd=bypass; detail=body-on-disk"
+    assert cache_status(post(nginx, "/file", body)) == "sszip; fwd=bypass; detail=body-on-disk"
     assert origin.received()[0].header("Content-Encoding") == "gzip"
     # in memory a compressed body is looked up
-    assert said(post(nginx, "/file", SOUND)) == "sszip; fwd=miss"
+    assert cache_status(post(nginx, "/file", SOUND)) == "sszip; fwd=miss"
 
 
 def test_requests_are_decoded_after_the_node_rejected_a_coding_once(nginx, origin):
@@ -151,7 +151,7 @@ def test_requests_are_decoded_after_the_node_rejected_a_coding_once(nginx, origi
     # the request is not repeated: its client receives the 415
     assert post(nginx, "/refused", SOUND).status == 415
     response = post(nginx, "/refused", SOUND)
-    assert (response.status, said(response)) == (200, "sszip; fwd=miss")
+    assert (response.status, cache_status(response)) == (200, "sszip; fwd=miss")
     assert [bool(asked.all("Content-Encoding")) for asked in origin.received()] == [True, False]
     asked = origin.received()[1]
     assert (asked.header("Content-Length"), asked.body) == (str(len(CHAIN_ID)), CHAIN_ID)
@@ -163,7 +163,7 @@ def test_requests_are_decoded_after_the_node_rejected_a_coding_once(nginx, origi
 def test_uncacheable_request_is_decoded_and_sent_once(nginx, node, origin):
     body = call("eth_sendRawTransaction", '["0x02"]')
     response = post(nginx, "/always/sent", gzip.compress(body))
-    assert said(response) == "sszip; fwd=bypass; detail=rpc-method"
+    assert cache_status(response) == "sszip; fwd=bypass; detail=rpc-method"
     (asked,) = origin.received()
     assert asked.body == body and node.count() == 1
     assert asked.all("Content-Encoding") == []
@@ -179,17 +179,17 @@ def test_compressed_request_with_expect_continue_is_decoded(nginx, node, origin)
             told += connection.socket.recv(1)
         assert told.startswith(b"HTTP/1.1 100")
         connection.send(SOUND)
-        assert said(connection.read("POST")) == "sszip; fwd=miss"
+        assert cache_status(connection.read("POST")) == "sszip; fwd=miss"
     assert origin.received()[0].body == CHAIN_ID
     assert is_hit(nginx, "/always/expect")
 
 
 def test_background_update_of_a_compressed_request_is_decoded(nginx, node, origin):
     body = gzip.compress(call("eth_blockNumber"))
-    assert said(post(nginx, "/updated", body)) == "sszip; fwd=miss"
+    assert cache_status(post(nginx, "/updated", body)) == "sszip; fwd=miss"
 
     def updated():
-        return "hit" in (said(post(nginx, "/updated", body)) or "") and len(origin.received()) > 1
+        return "hit" in (cache_status(post(nginx, "/updated", body)) or "") and len(origin.received()) > 1
 
     nginx.wait_for(updated, "an update")
     for asked in origin.received():

@@ -440,7 +440,7 @@ def test_formats_are_not_mixed_under_random_load(nginx, origin, port):
     failures, met, lock = [], collections.Counter(), threading.Lock()
     run = next(_runs)
 
-    def ask():
+    def send():
         while True:
             with lock:
                 if not work:
@@ -466,7 +466,7 @@ def test_formats_are_not_mixed_under_random_load(nginx, origin, port):
                 if wrong or not (allowed.get(got) or refused) or "Accept" not in vary.split(", "):
                     failures.append((path, headers, response))
 
-    clients = [threading.Thread(target=ask) for _ in range(8)]
+    clients = [threading.Thread(target=send) for _ in range(8)]
     for client in clients:
         client.start()
     for client in clients:
@@ -530,17 +530,17 @@ def test_ranges_conditions_and_heads_refer_to_the_requested_format(nginx, origin
     origin.answers(lambda request: answer(value, headers=fields, method=request.method))
     other = JSON if accept is OCTETS else OCTETS
 
-    def ask(*more, method="GET", form=accept):
+    def send(*more, method="GET", form=accept):
         headers = [("Accept-Encoding", coding or "identity"), form, *more]
         return fetch(port, path, method=method, headers=headers)
 
-    tags = {form: ask(form=form).header("ETag") for form in (other, accept)} if when != "miss" else {}
+    tags = {form: send(form=form).header("ETag") for form in (other, accept)} if when != "miss" else {}
     # all entries have expired
     time.sleep(0.01 if when == "stale" else 0)
     for method in ("GET", "HEAD"):
         for more in ([], [("Range", "bytes=1-9")], [("If-None-Match", '"else"')], [("If-Range", '"of-the-json"')]):
             about = method, more
-            response = ask(*more, method=method)
+            response = send(*more, method=method)
             assert (response.status, response.header("Content-Type")) == (200, type_), about
             assert (response.decoded == whole) if method == "GET" else (response.body == b""), about
             assert response.coding == coding or method == "HEAD" and response.coding is None, about
@@ -549,6 +549,6 @@ def test_ranges_conditions_and_heads_refer_to_the_requested_format(nginx, origin
             if type_ == "application/octet-stream":
                 assert "of-the-json" not in (response.header("ETag") or ""), about
     for form, tag in tags.items():
-        response = ask(("If-None-Match", tag))
+        response = send(("If-None-Match", tag))
         assert response.status == (304 if form is accept else 200), form
         assert (response.body == b"") if form is accept else (response.decoded == whole), form

@@ -436,7 +436,7 @@ def test_formats_are_not_mixed_when_the_cache_has_json(nginx, origin):
     origin.answers(answer(text))
     failures = []
 
-    def ask(number):
+    def send(number):
         for turn in range(12):
             accept = (OCTETS, EITHER, None, ("Accept", "application/json"))[(number + turn) % 4]
             fields = [JSON] + ([accept] if accept else [])
@@ -450,7 +450,7 @@ def test_formats_are_not_mixed_when_the_cache_has_json(nginx, origin):
             except AssertionError as failure:
                 failures.append(failure)
 
-    clients = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    clients = [threading.Thread(target=send, args=(number,)) for number in range(6)]
     for client in clients:
         client.start()
     for client in clients:

@@ -92,7 +92,7 @@ FAILURES = {
 }
 
 
-class Asker:
+class RpcClient:
     def __init__(self, nginx, origin):
         self.nginx = nginx
         self.origin = origin
@@ -132,8 +132,8 @@ def wait_until_expired():
 
 
 @pytest.fixture
-def ask(nginx, origin):
-    return Asker(nginx, origin)
+def rpc(nginx, origin):
+    return RpcClient(nginx, origin)
 
 
 def result_of(response):
@@ -151,12 +151,12 @@ def logged(nginx, path, count):
 
 class TestWords:
     @pytest.mark.parametrize("word", WORDS)
-    def test_condition_covers_its_own_failure_only(self, ask, word):
+    def test_condition_covers_its_own_failure_only(self, rpc, word):
         for name, (script, own) in FAILURES.items():
-            ask.serve(b'"0x1"')
-            assert result_of(ask(f"/{word}")) == "0x1"
-            ask.fails(script)
-            response = ask(f"/{word}/hangs" if own == "timeout" else f"/{word}", id="7")
+            rpc.serve(b'"0x1"')
+            assert result_of(rpc(f"/{word}")) == "0x1"
+            rpc.fails(script)
+            response = rpc(f"/{word}/hangs" if own == "timeout" else f"/{word}", id="7")
             if own == word:
                 assert (response.status, response.decoded) == (200, b'{"jsonrpc":"2.0","id":7,"result":"0x1"}\n'), name
             else:
@@ -164,101 +164,101 @@ class TestWords:
                 status = int(status) if status.isdigit() else {"timeout": 504}.get(own, 502)
                 assert response.status == status, name
 
-    def test_stale_response_is_sent_when_the_connection_is_refused(self, ask, nginx):
+    def test_stale_response_is_sent_when_the_connection_is_refused(self, rpc, nginx):
         nginx.expect(NOBODY)
         for path in ("/error", "/all/group"):
-            ask(path)
-            assert result_of(ask(path, headers=DOWN)) == "0x1"
-        ask("/timeout")
-        assert ask("/timeout", headers=DOWN).status == 502
+            rpc(path)
+            assert result_of(rpc(path, headers=DOWN)) == "0x1"
+        rpc("/timeout")
+        assert rpc("/timeout", headers=DOWN).status == 502
 
     @pytest.mark.parametrize("path", ["/", "/off"])
-    def test_error_is_sent_without_use_stale(self, ask, path):
-        ask(path)
-        ask.fails([CLOSE])
-        assert ask(path).status == 502
+    def test_error_is_sent_without_use_stale(self, rpc, path):
+        rpc(path)
+        rpc.fails([CLOSE])
+        assert rpc(path).status == 502
 
-    def test_error_is_sent_when_nothing_is_stored(self, ask):
-        ask.fails([CLOSE])
-        assert ask("/all").status == 502
-        ask.fails(failing(503))
-        response = ask("/all")
+    def test_error_is_sent_when_nothing_is_stored(self, rpc):
+        rpc.fails([CLOSE])
+        assert rpc("/all").status == 502
+        rpc.fails(failing(503))
+        response = rpc("/all")
         assert (response.status, response.header("Retry-After")) == (503, "9")
 
 
 class TestStaleResponse:
     @pytest.mark.parametrize("accept", ["gzip", None])
     @pytest.mark.parametrize("failure", ["closes", "says 503"])
-    def test_stale_response_has_no_header_of_the_failure(self, ask, accept, failure):
-        ask.serve(LARGE)
-        ask("/all", method="eth_getBlockByHash")
-        ask.fails(FAILURES[failure][0])
+    def test_stale_response_has_no_header_of_the_failure(self, rpc, accept, failure):
+        rpc.serve(LARGE)
+        rpc("/all", method="eth_getBlockByHash")
+        rpc.fails(FAILURES[failure][0])
         for id in ("5", '"x"'):
-            response = ask("/all", id, "eth_getBlockByHash", accept)
+            response = rpc("/all", id, "eth_getBlockByHash", accept)
             assert response.decoded == b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), LARGE)
             assert response.coding == accept and response.length == len(response.body)
             assert response.header("Content-Type") == "application/json"
             for field in ("Retry-After", "Set-Cookie", "X-Node"):
                 assert response.header(field) is None
 
-    def test_cache_status_of_a_stale_response_has_the_upstream_status(self, ask, nginx):
-        path = f"/all/{ask.chain}"
-        ask(path)
-        ask.fails([CLOSE])
-        assert ask(path).header("Cache-Status") == "sszip; fwd=stale"
-        ask.fails(failing(503))
-        assert ask(path).header("Cache-Status") == "sszip; fwd=stale; fwd-status=503"
+    def test_cache_status_of_a_stale_response_has_the_upstream_status(self, rpc, nginx):
+        path = f"/all/{rpc.chain}"
+        rpc(path)
+        rpc.fails([CLOSE])
+        assert rpc(path).header("Cache-Status") == "sszip; fwd=stale"
+        rpc.fails(failing(503))
+        assert rpc(path).header("Cache-Status") == "sszip; fwd=stale; fwd-status=503"
         assert logged(nginx, path, 3) == ["MISS", "STALE", "STALE"]
 
-    def test_connection_of_the_client_is_kept_after_a_stale_response(self, ask, nginx):
-        ask("/all")
-        ask.fails([CLOSE])
+    def test_connection_of_the_client_is_kept_after_a_stale_response(self, rpc, nginx):
+        rpc("/all")
+        rpc.fails([CLOSE])
         with nginx.connect() as connection:
             for id in (b"1", b"2", b"3"):
                 time.sleep(0.005)
                 body = call("eth_blockNumber", "[]", id.decode())
                 response = connection.exchange(
-                    f"/all?chain={ask.chain}", method="POST", headers=[("Content-Type", "application/json")], body=body
+                    f"/all?chain={rpc.chain}", method="POST", headers=[("Content-Type", "application/json")], body=body
                 )
                 assert response.decoded == b'{"jsonrpc":"2.0","id":%b,"result":"0x1"}\n' % id
 
-    def test_response_of_the_node_replaces_a_stale_one(self, ask):
-        ask("/all")
-        ask.serve(b'"0x2"')
-        assert result_of(ask("/all")) == "0x2"
-        ask.fails([CLOSE])
-        assert result_of(ask("/all")) == "0x2"
+    def test_response_of_the_node_replaces_a_stale_one(self, rpc):
+        rpc("/all")
+        rpc.serve(b'"0x2"')
+        assert result_of(rpc("/all")) == "0x2"
+        rpc.fails([CLOSE])
+        assert result_of(rpc("/all")) == "0x2"
         # an error of JSON-RPC is a response
-        ask.serve(None)
-        assert "error" in json.loads(ask("/all").decoded)
+        rpc.serve(None)
+        assert "error" in json.loads(rpc("/all").decoded)
 
     @pytest.mark.parametrize("path", ["/pages", "/pages/tcp"])
-    def test_stale_response_precedes_error_pages(self, ask, nginx, path):
+    def test_stale_response_precedes_error_pages(self, rpc, nginx, path):
         nginx.expect(NOBODY)
-        assert ask(path, headers=DOWN).decoded == b"the page"
-        ask(path)
-        assert result_of(ask(path, headers=DOWN)) == "0x1"
-        ask.fails([CLOSE])
-        assert result_of(ask(path)) == "0x1"
+        assert rpc(path, headers=DOWN).decoded == b"the page"
+        rpc(path)
+        assert result_of(rpc(path, headers=DOWN)) == "0x1"
+        rpc.fails([CLOSE])
+        assert result_of(rpc(path)) == "0x1"
         # a failure that the conditions do not cover
-        ask.fails([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()])
-        assert ask(path).decoded == b"the page"
+        rpc.fails([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()])
+        assert rpc(path).decoded == b"the page"
 
-    def test_stale_response_precedes_intercepted_errors(self, ask):
+    def test_stale_response_precedes_intercepted_errors(self, rpc):
         path = "/pages/intercepted"
-        ask(path)
-        ask.fails(failing(503))
-        assert result_of(ask(path)) == "0x1"
-        ask.fails(failing(502))
-        assert ask(path).decoded == b"the page"
+        rpc(path)
+        rpc.fails(failing(503))
+        assert result_of(rpc(path)) == "0x1"
+        rpc.fails(failing(502))
+        assert rpc(path).decoded == b"the page"
 
-    def test_batch_gets_no_stale_response(self, ask):
+    def test_batch_gets_no_stale_response(self, rpc):
         batch = b"[%b,%b]" % (call("eth_blockNumber"), call("eth_blockNumber", id="2"))
-        ask.post("/all", batch)
-        ask.fails([CLOSE])
-        assert ask.post("/all", batch).status == 502
+        rpc.post("/all", batch)
+        rpc.fails([CLOSE])
+        assert rpc.post("/all", batch).status == 502
         # but the responses of a batch are stored for its calls
-        assert result_of(ask("/all")) == "0x1"
+        assert result_of(rpc("/all")) == "0x1"
 
     def test_stale_resource_is_sent_when_the_node_fails(self, nginx, origin):
         path = f"/all/resource{next(_places)}"
@@ -282,57 +282,57 @@ class TestStaleResponse:
 
 class TestUpdating:
     @pytest.mark.parametrize("path", ["/all/slow", "/all/unlocked"])
-    def test_other_clients_get_the_stale_response_during_the_fetch(self, ask, nginx, path):
-        path = f"{path}/{ask.chain}"
-        ask(path)
-        node = ask.serve(b'"0x2"')
+    def test_other_clients_get_the_stale_response_during_the_fetch(self, rpc, nginx, path):
+        path = f"{path}/{rpc.chain}"
+        rpc(path)
+        node = rpc.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
         answers = []
-        leader = threading.Thread(target=lambda: answers.append(ask(path)))
+        leader = threading.Thread(target=lambda: answers.append(rpc(path)))
         leader.start()
         nginx.wait_for(node.count, "the leader")
         for id in range(5):
-            response = ask(path, str(id))
+            response = rpc(path, str(id))
             assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
             assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
         assert node.count() == 1
         gate.set()
         leader.join()
         assert result_of(answers[0]) == "0x2"
-        assert result_of(ask(path)) == "0x2" and node.count() == 2
+        assert result_of(rpc(path)) == "0x2" and node.count() == 2
         assert logged(nginx, path, 8) == ["MISS", *["UPDATING"] * 5, "MISS", "MISS"]
 
-    def test_leader_gets_the_stale_response_when_its_fetch_fails(self, ask, nginx, origin):
-        ask("/all/slow")
+    def test_leader_gets_the_stale_response_when_its_fetch_fails(self, rpc, nginx, origin):
+        rpc("/all/slow")
         gate = threading.Event()
         origin.answers([Until(gate), CLOSE])
         answers = []
         before = len(origin.received())
-        leader = threading.Thread(target=lambda: answers.append(ask("/all/slow")))
+        leader = threading.Thread(target=lambda: answers.append(rpc("/all/slow")))
         leader.start()
         nginx.wait_for(lambda: len(origin.received()) > before, "the leader")
-        assert result_of(ask("/all/slow")) == "0x1"
+        assert result_of(rpc("/all/slow")) == "0x1"
         gate.set()
         leader.join()
         assert result_of(answers[0]) == "0x1"
 
-    def test_response_is_updated_when_the_client_of_the_leader_aborts(self, ask, nginx):
-        ask("/all/slow")
-        node = ask.serve(b'"0x2"')
+    def test_response_is_updated_when_the_client_of_the_leader_aborts(self, rpc, nginx):
+        rpc("/all/slow")
+        node = rpc.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
         wait_until_expired()
         with nginx.connect() as leader:
             fields = [("Content-Type", "application/json")]
             leader.send(
                 client.request_bytes(
-                    f"/all/slow?chain={ask.chain}", method="POST", headers=fields, body=call("eth_blockNumber")
+                    f"/all/slow?chain={rpc.chain}", method="POST", headers=fields, body=call("eth_blockNumber")
                 )
             )
             nginx.wait_for(node.count, "the leader")
-            assert result_of(ask("/all/slow")) == "0x1"
+            assert result_of(rpc("/all/slow")) == "0x1"
             leader.reset()
         gate.set()
-        nginx.wait_for(lambda: result_of(ask("/all/slow")) == "0x2", "the next to fetch it")
+        nginx.wait_for(lambda: result_of(rpc("/all/slow")) == "0x2", "the next to fetch it")
 
 
 @pytest.fixture(scope="class")
@@ -351,14 +351,14 @@ class TestAnOwner:
     """With a store, only the process's memory has expired entries."""
 
     def test_stale_response_is_sent_when_there_is_a_store(self, stored, origin):
-        ask = Asker(stored, origin)
-        ask("/all")
-        ask.fails([CLOSE])
-        assert result_of(ask("/all")) == "0x1"
+        rpc = RpcClient(stored, origin)
+        rpc("/all")
+        rpc.fails([CLOSE])
+        assert result_of(rpc("/all")) == "0x1"
 
     def test_stale_response_is_not_sent_after_a_purge(self, stored, origin):
-        ask = Asker(stored, origin)
-        ask("/all/slow")
+        rpc = RpcClient(stored, origin)
+        rpc("/all/slow")
         gate = threading.Event()
         origin.answers([Until(gate), CLOSE])
         before = len(origin.received())
@@ -367,14 +367,14 @@ class TestAnOwner:
         def lead():
             # the lease of the first request may not have been returned yet
             while len(origin.received()) == before:
-                answers[:] = [ask("/all/slow")]
+                answers[:] = [rpc("/all/slow")]
 
         leader = threading.Thread(target=lead)
         leader.start()
         stored.wait_for(lambda: len(origin.received()) > before, "the leader")
-        assert result_of(ask("/all/slow")) == "0x1"
+        assert result_of(rpc("/all/slow")) == "0x1"
         assert client.fetch(stored.port, "/purge?everything", method="POST").status == 200
         gate.set()
         leader.join()
         assert answers[0].status == 502
-        assert ask("/all/slow").status == 502
+        assert rpc("/all/slow").status == 502

@@ -95,7 +95,7 @@ def reload(nginx):
     wait_until_linked(nginx)
 
 
-class Asker:
+class RpcClient:
     def __init__(self, nginx, origin, results, **options):
         self.nginx = nginx
         self.node = Node(results, **options)
@@ -107,11 +107,11 @@ class Asker:
 
 
 @pytest.fixture
-def ask(run, origin):
-    def ask(nginx=None, results=None, **options):
-        return Asker(nginx or run(), origin, results or {"eth_chainId": b'"0x1"', "eth_getBlockByHash": LARGE}, **options)
+def new_rpc_client(run, origin):
+    def new_rpc_client(nginx=None, results=None, **options):
+        return RpcClient(nginx or run(), origin, results or {"eth_chainId": b'"0x1"', "eth_getBlockByHash": LARGE}, **options)
 
-    return ask
+    return new_rpc_client
 
 
 def purge(nginx, query, path="/purge", method="POST"):
@@ -119,49 +119,49 @@ def purge(nginx, query, path="/purge", method="POST"):
 
 
 class TestTwoProcesses:
-    def test_response_of_one_worker_is_a_hit_in_the_others(self, run, ask):
+    def test_response_of_one_worker_is_a_hit_in_the_others(self, run, new_rpc_client):
         nginx = run(workers=4)
-        asks = ask(nginx)
+        rpc = new_rpc_client(nginx)
         for id in range(40):
-            answer = asks(block(id=str(id)))
+            answer = rpc(block(id=str(id)))
             assert answer.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (id, LARGE)
-        assert asks.node.count() == 1
+        assert rpc.node.count() == 1
 
     @pytest.mark.parametrize("accept", ["gzip", "identity"])
-    def test_entries_survive_a_reload(self, run, ask, accept):
+    def test_entries_survive_a_reload(self, run, new_rpc_client, accept):
         nginx = run()
-        asks = ask(nginx)
-        asks(block())
-        asks(call("eth_chainId"))
+        rpc = new_rpc_client(nginx)
+        rpc(block())
+        rpc(call("eth_chainId"))
         reload(nginx)
         for method, result in (("eth_getBlockByHash", LARGE), ("eth_chainId", b'"0x1"')):
-            answer = asks(CALLS[method](id="7"), accept=accept)
+            answer = rpc(CALLS[method](id="7"), accept=accept)
             assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % result
             assert answer.header("cache-status").startswith("sszip; hit")
-        assert asks.node.count() == 2
+        assert rpc.node.count() == 2
 
-    def test_batch_is_looked_up_in_the_store(self, run, ask):
+    def test_batch_is_looked_up_in_the_store(self, run, new_rpc_client):
         nginx = run()
-        asks = ask(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
-        asks(block())
-        asks(call("eth_chainId"))
+        rpc = new_rpc_client(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
+        rpc(block())
+        rpc(call("eth_chainId"))
         reload(nginx)
         # a worker merges batches once it has seen a response that no filter changes
-        asks(call("eth_syncing"))
+        rpc(call("eth_syncing"))
         batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
-        answer = asks(batch)
+        answer = rpc(batch)
         assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
         assert [one["id"] for one in json.loads(answer.decoded)] == [5, 6, 7]
-        assert [one["method"] for one in asks.node.asked[3:]] == ["eth_gasPrice"]
+        assert [one["method"] for one in rpc.node.asked[3:]] == ["eth_gasPrice"]
 
 
 class TestCoalescingAcrossWorkers:
-    def test_coalesced_requests_of_all_workers_reach_the_node_once(self, run, ask):
+    def test_coalesced_requests_of_all_workers_reach_the_node_once(self, run, new_rpc_client):
         nginx = run(workers=4)
-        asks = ask(nginx)
-        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
+        rpc = new_rpc_client(nginx)
+        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
-        threads = [threading.Thread(target=lambda: answers.append(asks(block()))) for _ in range(40)]
+        threads = [threading.Thread(target=lambda: answers.append(rpc(block()))) for _ in range(40)]
         for thread in threads:
             thread.start()
         # followers in any worker
@@ -170,21 +170,21 @@ class TestCoalescingAcrossWorkers:
         for thread in threads:
             thread.join()
         assert len(answers) == 40 and all(answer.status == 200 for answer in answers)
-        assert asks.node.count() == 1
+        assert rpc.node.count() == 1
 
-    def test_followers_of_all_workers_get_the_response_when_the_leader_aborts(self, run, ask):
+    def test_followers_of_all_workers_get_the_response_when_the_leader_aborts(self, run, new_rpc_client):
         nginx = run(workers=2)
-        asks = ask(nginx)
-        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
+        rpc = new_rpc_client(nginx)
+        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
         body = block()
         first = nginx.connect()
         first.send(
             b"POST /?chain=%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n%b" % (asks.chain.encode(), len(body), body)
+            b"Content-Length: %d\r\n\r\n%b" % (rpc.chain.encode(), len(body), body)
         )
-        nginx.wait_for(lambda: asks.node.count() == 1, "the first to arrive")
+        nginx.wait_for(lambda: rpc.node.count() == 1, "the first to arrive")
         answers = []
-        threads = [threading.Thread(target=lambda: answers.append(asks(body))) for _ in range(8)]
+        threads = [threading.Thread(target=lambda: answers.append(rpc(body))) for _ in range(8)]
         for thread in threads:
             thread.start()
         wait_for_followers(nginx, 8)
@@ -194,26 +194,26 @@ class TestCoalescingAcrossWorkers:
         for thread in threads:
             thread.join()
         assert len(answers) == 8 and all(answer.status == 200 for answer in answers)
-        assert asks.node.count() == 1
+        assert rpc.node.count() == 1
 
-    def test_requests_are_not_coalesced_when_the_lock_is_off(self, run, ask):
-        asks = ask(run())
-        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
-        threads = [threading.Thread(target=lambda: asks(block(), path="/unlocked")) for _ in range(3)]
+    def test_requests_are_not_coalesced_when_the_lock_is_off(self, run, new_rpc_client):
+        rpc = new_rpc_client(run())
+        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
+        threads = [threading.Thread(target=lambda: rpc(block(), path="/unlocked")) for _ in range(3)]
         for thread in threads:
             thread.start()
-        asks.nginx.wait_for(lambda: asks.node.count() == 3, "all to arrive")
+        rpc.nginx.wait_for(lambda: rpc.node.count() == 3, "all to arrive")
         gate.set()
         for thread in threads:
             thread.join()
 
-    def test_followers_fetch_the_response_after_the_lock_timeout(self, run, ask):
-        asks = ask(run())
-        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
-        threads = [threading.Thread(target=lambda: asks(block(), path="/impatient")) for _ in range(3)]
+    def test_followers_fetch_the_response_after_the_lock_timeout(self, run, new_rpc_client):
+        rpc = new_rpc_client(run())
+        gate = rpc.node.gates["eth_getBlockByHash"] = threading.Event()
+        threads = [threading.Thread(target=lambda: rpc(block(), path="/impatient")) for _ in range(3)]
         for thread in threads:
             thread.start()
-        asks.nginx.wait_for(lambda: asks.node.count() == 3, "all to arrive")
+        rpc.nginx.wait_for(lambda: rpc.node.count() == 3, "all to arrive")
         gate.set()
         for thread in threads:
             thread.join()
@@ -222,56 +222,56 @@ class TestCoalescingAcrossWorkers:
 class TestReading:
     """A long response is stored unchecked; the owner checks it when it is requested."""
 
-    def stored(self, asks, key):
+    def stored(self, rpc, key):
         """A function of the entry's flags, or `None` without an entry."""
 
         def look():
-            status, _, body = asks.nginx.owner.request("GET", f"/v1/entries/{key}")
+            status, _, body = rpc.nginx.owner.request("GET", f"/v1/entries/{key}")
             assert status in (200, 404)
             return body[8] if status == 200 else None
 
         return look
 
-    def test_short_response_is_checked_before_it_is_stored(self, run, ask):
-        asks = ask(run())
-        flags = self.stored(asks, asks(block()).header("x-key"))
-        assert asks.nginx.wait_for(lambda: flags() is not None and [flags()], "it to be stored") == [0]
+    def test_short_response_is_checked_before_it_is_stored(self, run, new_rpc_client):
+        rpc = new_rpc_client(run())
+        flags = self.stored(rpc, rpc(block()).header("x-key"))
+        assert rpc.nginx.wait_for(lambda: flags() is not None and [flags()], "it to be stored") == [0]
 
-    def test_long_response_is_checked_by_the_owner(self, run, ask):
+    def test_long_response_is_checked_by_the_owner(self, run, new_rpc_client):
         long = b'"0x' + bodies.json(200_000).hex().encode() + b'"'
-        asks = ask(run(), {"eth_getBlockByHash": long})
-        flags = self.stored(asks, asks(block()).header("x-key"))
-        first = asks.nginx.wait_for(lambda: (found := flags()) is not None and [found], "it to be stored")
+        rpc = new_rpc_client(run(), {"eth_getBlockByHash": long})
+        flags = self.stored(rpc, rpc(block()).header("x-key"))
+        first = rpc.nginx.wait_for(lambda: (found := flags()) is not None and [found], "it to be stored")
         assert first == [1]
-        asks.nginx.wait_for(lambda: flags() == 0, "it to be read")
-        reload(asks.nginx)
-        answer = asks(block(id="7"))
+        rpc.nginx.wait_for(lambda: flags() == 0, "it to be read")
+        reload(rpc.nginx)
+        answer = rpc(block(id="7"))
         assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % long
-        assert answer.header("cache-status").startswith("sszip; hit") and asks.node.count() == 1
+        assert answer.header("cache-status").startswith("sszip; hit") and rpc.node.count() == 1
 
     @pytest.mark.parametrize("length", [20_000, 400_000])
-    def test_invalid_response_is_removed_by_the_owner(self, run, ask, length):
+    def test_invalid_response_is_removed_by_the_owner(self, run, new_rpc_client, length):
         wrong = b'["0x' + b"ab" * (length // 2) + b'",,"1"]'
-        asks = ask(run(), {"eth_getBlockByHash": wrong})
-        fills = asks.nginx.owner.status()["fills"]["kept"]
-        key = asks(block()).header("x-key")
-        asks.nginx.wait_for(lambda: asks.nginx.owner.status()["fills"]["kept"] > fills, "it to be stored")
-        asks.nginx.wait_for(lambda: self.stored(asks, key)() is None, "it to be read")
-        reload(asks.nginx)
+        rpc = new_rpc_client(run(), {"eth_getBlockByHash": wrong})
+        fills = rpc.nginx.owner.status()["fills"]["kept"]
+        key = rpc(block()).header("x-key")
+        rpc.nginx.wait_for(lambda: rpc.nginx.owner.status()["fills"]["kept"] > fills, "it to be stored")
+        rpc.nginx.wait_for(lambda: self.stored(rpc, key)() is None, "it to be read")
+        reload(rpc.nginx)
         for id in ("7", "8"):
-            assert asks(block(id=id)).decoded == b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), wrong)
-        assert asks.node.count() == 3
+            assert rpc(block(id=id)).decoded == b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), wrong)
+        assert rpc.node.count() == 3
 
 
 class TestRecompressing:
     """An entry that a second worker requests is recompressed on its way to the disk."""
 
-    def send_until_stored(self, nginx, asks):
+    def send_until_stored(self, nginx, rpc):
         hits = []
 
         def is_stored():
             # each worker queries the owner once, whichever of them a connection reaches
-            answer = asks(block(id="59"))
+            answer = rpc(block(id="59"))
             if answer.header("cache-status").startswith("sszip; hit"):
                 hits.append(answer)
             return nginx.owner.status()["stores"]["done"] == 1
@@ -280,41 +280,41 @@ class TestRecompressing:
         return hits[0]
 
     @pytest.mark.parametrize("parameter,expected", [("", True), ("recompress=on", True), ("recompress=off", False)])
-    def test_entry_is_recompressed_when_it_is_written_to_disk(self, start_nginx, ask, parameter, expected):
+    def test_entry_is_recompressed_when_it_is_written_to_disk(self, start_nginx, new_rpc_client, parameter, expected):
         path = f"sszip_cache_path @prefix@/cache max_size=64m memory=32m {parameter};"
         nginx = start_nginx(config(path), workers=4)
         nginx.owner = owner_of(nginx)
         wait_until_linked(nginx)
-        asks = ask(nginx)
-        before = self.send_until_stored(nginx, asks)
+        rpc = new_rpc_client(nginx)
+        before = self.send_until_stored(nginx, rpc)
         status = nginx.owner.status()
         nginx.reload()
         nginx.wait_for(lambda: nginx.owner.pid() not in (None, status["pid"]), "the next owner")
         wait_until_linked(nginx)
-        after = asks(block(id="59"))
+        after = rpc(block(id="59"))
         assert after.header("cache-status").startswith("sszip; hit")
         assert after.decoded == before.decoded
-        assert asks(block(id="7"), accept="identity").decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % LARGE
+        assert rpc(block(id="7"), accept="identity").decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % LARGE
         saved = int(before.header("content-length")) - int(after.header("content-length"))
         assert (saved > 0) == expected
         assert status["recompressed"] == {"entries": int(expected), "saved": saved}
-        assert asks.node.count() == 1
+        assert rpc.node.count() == 1
 
 
 class TestPurging:
-    def fill(self, asks):
+    def fill(self, rpc):
         """Stores both entries in the owner, for whichever worker is next: a slow lookup on a
         busy machine is sent to the node."""
 
         def is_kept(method):
-            return asks(CALLS[method]()).header("cache-status").startswith("sszip; hit")
+            return rpc(CALLS[method]()).header("cache-status").startswith("sszip; hit")
 
         for method in ("eth_getBlockByHash", "eth_chainId"):
-            asks(CALLS[method]())
-            asks.nginx.wait_for(lambda method=method: is_kept(method), f"{method} to be kept")
+            rpc(CALLS[method]())
+            rpc.nginx.wait_for(lambda method=method: is_kept(method), f"{method} to be kept")
 
-    def hits(self, asks):
-        return [method for method in ("eth_getBlockByHash", "eth_chainId") if asks(CALLS[method]()).header("cache-status").startswith("sszip; hit")]
+    def hits(self, rpc):
+        return [method for method in ("eth_getBlockByHash", "eth_chainId") if rpc(CALLS[method]()).header("cache-status").startswith("sszip; hit")]
 
     @pytest.mark.parametrize(
         "query,left",
@@ -328,21 +328,21 @@ class TestPurging:
         ],
     )
     @pytest.mark.parametrize("workers", [1, 3])
-    def test_purge_removes_its_entries_in_all_workers(self, run, ask, query, left, workers):
+    def test_purge_removes_its_entries_in_all_workers(self, run, new_rpc_client, query, left, workers):
         nginx = run(workers=workers)
-        asks = ask(nginx)
+        rpc = new_rpc_client(nginx)
         for _ in range(4 * workers):
-            self.fill(asks)
-        answer = purge(nginx, query.replace("@chain@", asks.chain))
+            self.fill(rpc)
+        answer = purge(nginx, query.replace("@chain@", rpc.chain))
         assert answer.status == 200, answer.decoded
         said = json.loads(answer.decoded)
         assert said["generation"] > 0
         assert len(left) < 2 or said["entries"] == 0
-        before = asks.node.count()
-        assert self.hits(asks) == left
+        before = rpc.node.count()
+        assert self.hits(rpc) == left
         for _ in range(3 * workers):
-            assert len(self.hits(asks)) == 2
-        assert asks.node.count() - before == 2 - len(left)
+            assert len(self.hits(rpc)) == 2
+        assert rpc.node.count() - before == 2 - len(left)
 
     @pytest.mark.parametrize("query,why", [("", "must say what"), ("all", "unknown"), ("blocks=5", "namespace")])
     def test_purge_with_an_unclear_scope_is_rejected(self, run, query, why):
@@ -350,14 +350,14 @@ class TestPurging:
         assert answer.status == 400 and why in json.loads(answer.decoded)["detail"]
         assert answer.header("content-type") == "application/problem+json"
 
-    def test_purge_by_key_removes_one_entry(self, run, ask):
-        asks = ask(run())
-        self.fill(asks)
-        key = asks(block()).header("x-key")
-        assert len(key) == 64 and key != asks(chain_id()).header("x-key")
-        assert purge(asks.nginx, f"key={key}").status == 200
-        assert self.hits(asks) == ["eth_chainId"]
-        assert purge(asks.nginx, "key=12").status == 400
+    def test_purge_by_key_removes_one_entry(self, run, new_rpc_client):
+        rpc = new_rpc_client(run())
+        self.fill(rpc)
+        key = rpc(block()).header("x-key")
+        assert len(key) == 64 and key != rpc(chain_id()).header("x-key")
+        assert purge(rpc.nginx, f"key={key}").status == 200
+        assert self.hits(rpc) == ["eth_chainId"]
+        assert purge(rpc.nginx, "key=12").status == 400
 
     def test_purge_location_has_access_rules_of_its_own(self, run):
         nginx = run()
@@ -365,11 +365,11 @@ class TestPurging:
         assert purge(nginx, "everything", method="GET").status == 405
         assert purge(nginx, "everything", method="PURGE").status == 200
 
-    def test_purge_succeeds_while_a_worker_is_stopped(self, run, ask):
+    def test_purge_succeeds_while_a_worker_is_stopped(self, run, new_rpc_client):
         nginx = run(workers=2)
-        asks = ask(nginx)
+        rpc = new_rpc_client(nginx)
         for _ in range(10):
-            self.fill(asks)
+            self.fill(rpc)
         stopped = nginx.workers()[0]
         stop(stopped)
         try:
@@ -377,24 +377,24 @@ class TestPurging:
         finally:
             os.kill(stopped, signal.SIGCONT)
         # that worker, too, fetches the entries again
-        before = asks.node.count()
+        before = rpc.node.count()
         for _ in range(20):
-            self.hits(asks)
-        assert asks.node.count() == before + 2
+            self.hits(rpc)
+        assert rpc.node.count() == before + 2
 
 
 class TestWithoutAnOwner:
-    def test_requests_are_forwarded_when_the_owner_is_unreachable(self, start_nginx, ask, tmp_path):
+    def test_requests_are_forwarded_when_the_owner_is_unreachable(self, start_nginx, new_rpc_client, tmp_path):
         nginx = start_nginx(config(f"sszip_cache_owner unix:{tmp_path}/nobody;"))
-        asks = ask(nginx)
+        rpc = new_rpc_client(nginx)
         for method in ("eth_getBlockByHash", "eth_chainId"):
-            assert asks(CALLS[method]()).status == 200
-        assert asks.node.count() == 2
+            assert rpc(CALLS[method]()).status == 200
+        assert rpc.node.count() == 2
         answer = purge(nginx, "everything")
         assert answer.status == 503 and "does not answer" in json.loads(answer.decoded)["detail"]
 
     @pytest.mark.parametrize("why", ["nobody listens", "no folder", "no store"])
-    def test_hot_tier_is_used_without_an_owner(self, start_nginx, ask, tmp_path, why):
+    def test_hot_tier_is_used_without_an_owner(self, start_nginx, new_rpc_client, tmp_path, why):
         """The hot tier is used for longer than one attempt to reach the owner, too."""
         if why == "no store":
             (tmp_path / "cache/store/LOCK").mkdir(parents=True)
@@ -407,47 +407,47 @@ class TestWithoutAnOwner:
         if why == "nobody listens":
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(f"{tmp_path}/nobody")
-        asks = ask(nginx)
-        asks(block())
+        rpc = new_rpc_client(nginx)
+        rpc(block())
         for _ in range(50):
-            assert asks(block()).status == 200
+            assert rpc(block()).status == 200
             time.sleep(0.05)
         # each attempt to reach the owner may have been late
-        assert asks.node.count() <= 10
+        assert rpc.node.count() <= 10
 
-    def test_worker_keeps_its_entries_while_the_owner_is_restarted(self, start_nginx, ask):
+    def test_worker_keeps_its_entries_while_the_owner_is_restarted(self, start_nginx, new_rpc_client):
         own = Owner(max_size="64m", memory="32m").start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
             nginx.expect("cache's owner at .* does not answer")
             wait_until_linked(nginx, own)
-            asks = ask(nginx)
-            asks(block())
+            rpc = new_rpc_client(nginx)
+            rpc(block())
             own.kill()
             for _ in range(30):
-                assert asks(block()).status == 200
+                assert rpc(block()).status == 200
                 time.sleep(0.05)
             # no owner could have purged the entry
-            assert asks.node.count() == 1
+            assert rpc.node.count() == 1
             own.start()
             wait_until_linked(nginx, own)
-            before = asks.node.count()
+            before = rpc.node.count()
             for _ in range(5):
-                asks(block())
-            assert asks.node.count() <= before + 1
+                rpc(block())
+            assert rpc.node.count() <= before + 1
         finally:
             own.close()
 
-    def test_requests_are_answered_while_the_owner_hangs(self, start_nginx, ask):
+    def test_requests_are_answered_while_the_owner_hangs(self, start_nginx, new_rpc_client):
         own = Owner(max_size="64m", memory="32m").start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
             nginx.expect("cache's owner at .* does not answer")
             wait_until_linked(nginx, own)
-            asks = ask(nginx)
+            rpc = new_rpc_client(nginx)
             stop(own.process.pid)
             for number in range(20):
-                answer = asks(block(f'["0x{number:064x}",true]'))
+                answer = rpc(block(f'["0x{number:064x}",true]'))
                 assert answer.status == 200
             own.process.send_signal(signal.SIGCONT)
             wait_until_linked(nginx, own)

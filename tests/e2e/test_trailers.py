@@ -37,7 +37,7 @@ def trailed(body, announced):
     return [head, *chunked([body], last=False), b"0\r\nX-Checksum: 12ab\r\n\r\n", CLOSE]
 
 
-def ask(nginx, path):
+def send(nginx, path):
     with nginx.connect() as connection:
         connection.send(request_bytes(path, headers=HEADERS))
         stream = Reading(connection, connection.read_head())
@@ -51,7 +51,7 @@ def test_announced_trailers_follow_the_body(nginx, origin, path, body):
     """Trailers follow the compressed body as they would follow the plain one: a response that
     announces them is not buffered for a length, which would exclude them."""
     origin.answers(trailed(body, announced=True))
-    stream = ask(nginx, path)
+    stream = send(nginx, path)
     assert (stream.body, stream.chunked) == (body, True)
     assert stream.head.coding == (None if path == "/off" else "gzip")
     assert stream.trailers == (["X-Checksum: 12ab"] if PASSED else [])
@@ -63,7 +63,7 @@ def test_unannounced_trailers_follow_streams_only(nginx, origin, path, body):
     """Trailers follow a stream. A buffered body has its length when they arrive; they are
     dropped, as RFC 9110, 6.5.1 allows."""
     origin.answers(trailed(body, announced=False))
-    stream = ask(nginx, path)
+    stream = send(nginx, path)
     assert stream.body == body
     assert stream.chunked == (path != "/" or body is not BODY)
     assert stream.trailers == (["X-Checksum: 12ab"] if PASSED and stream.chunked else [])

@@ -213,13 +213,13 @@ class TestGrpc:
         answered = threading.Semaphore(1)
         messages = [b"%d" % number * 2000 for number in range(50)]
 
-        def ask():
+        def send():
             for message in messages:
                 assert answered.acquire(timeout=30)
                 yield message
 
         seen = []
-        for message in stub.stream_stream("/Echo/Stream")(ask(), timeout=60, metadata=(("accept-encoding", "gzip"),)):
+        for message in stub.stream_stream("/Echo/Stream")(send(), timeout=60, metadata=(("accept-encoding", "gzip"),)):
             seen.append(message)
             answered.release()
         assert seen == messages

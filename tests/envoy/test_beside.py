@@ -197,7 +197,7 @@ def late(envoy):
     return lambda: envoy.late() - before
 
 
-def ask(envoy, path, body=BLOCK, **headers):
+def send(envoy, path, body=BLOCK, **headers):
     headers = [(name.replace("_", "-"), value) for name, value in headers.items()]
     return envoy.ask(path, body, headers=headers)
 
@@ -208,8 +208,8 @@ def is_hit(response):
 
 def stored(envoy, path, **headers):
     """The first response, and then the stored one."""
-    first = ask(envoy, path, **headers)
-    then = envoy.in_time(lambda: ask(envoy, path, **headers))
+    first = send(envoy, path, **headers)
+    then = envoy.in_time(lambda: send(envoy, path, **headers))
     assert (first.status, then.status) == (200, 200), (first.body, then.body)
     assert not is_hit(first) and is_hit(then), (first.headers, then.headers)
     assert first.decoded == then.decoded
@@ -219,11 +219,11 @@ def stored(envoy, path, **headers):
 class TestAccess:
     @pytest.mark.parametrize("path, status", [("/rbac", 403), ("/lua", 403), ("/fault", 503)])
     def test_denied_request_gets_no_hit(self, envoy, node, late, path, status):
-        assert ask(envoy, path, X_Deny="1").status == status
+        assert send(envoy, path, X_Deny="1").status == status
         stored(envoy, path)
-        denied = ask(envoy, path, X_Deny="1")
+        denied = send(envoy, path, X_Deny="1")
         assert denied.status == status and RESULT not in denied.decoded
-        assert is_hit(envoy.in_time(lambda: ask(envoy, path)))
+        assert is_hit(envoy.in_time(lambda: send(envoy, path)))
         assert node.count() <= 1 + late()
 
     def test_ext_authz_is_checked_for_hits(self, envoy, node, authority):
@@ -231,25 +231,25 @@ class TestAccess:
         authority.answers(allowed)
         before = len(authority.received())
         stored(envoy, "/authz", X_Key="right")
-        assert ask(envoy, "/authz", X_Key="wrong").status == 403
-        assert ask(envoy, "/authz").status == 403
+        assert send(envoy, "/authz", X_Key="wrong").status == 403
+        assert send(envoy, "/authz").status == 403
         assert len(authority.received()) >= before + 4
 
     def test_jwt_is_checked_for_hits(self, envoy, node):
         right = {"Authorization": f"Bearer {token(iss='ours', exp=4_000_000_000)}"}
         stored(envoy, "/jwt", **right)
-        assert ask(envoy, "/jwt").status == 401
-        assert ask(envoy, "/jwt", Authorization=f"Bearer {token(iss='theirs')}").status == 401
+        assert send(envoy, "/jwt").status == 401
+        assert send(envoy, "/jwt", Authorization=f"Bearer {token(iss='theirs')}").status == 401
 
     def test_hits_are_rate_limited(self, envoy, node, late):
-        statuses = [ask(envoy, "/limited").status for _ in range(6)]
+        statuses = [send(envoy, "/limited").status for _ in range(6)]
         assert statuses == [200] * 4 + [429] * 2
         assert node.count() <= 1 + late()
 
     def test_cors_headers_are_set_per_origin_for_hits(self, envoy, node, late):
         stored(envoy, "/cors", Origin="https://a.test")
         for name in ("https://b.test", "https://elsewhere"):
-            response = envoy.in_time(lambda name=name: ask(envoy, "/cors", Origin=name))
+            response = envoy.in_time(lambda name=name: send(envoy, "/cors", Origin=name))
             assert is_hit(response), (name, response.headers)
             allowed = response.header("Access-Control-Allow-Origin")
             assert allowed == (name if name.endswith(".test") else None)
@@ -265,8 +265,8 @@ class TestChanges:
             (envoy.uri("/mutates"), "1", "2"),
             (envoy.uri("/lua"), "lua", "lua"),
         ]:
-            one = ask(envoy, path, X_Number="1")
-            two = envoy.in_time(lambda path=path: ask(envoy, path, X_Number="2"))
+            one = send(envoy, path, X_Number="1")
+            two = envoy.in_time(lambda path=path: send(envoy, path, X_Number="2"))
             assert not is_hit(one) and is_hit(two)
             assert one.all("Access-Control-Allow-Origin") == [first]
             assert two.all("Access-Control-Allow-Origin") == [then]
@@ -281,19 +281,19 @@ class TestChanges:
         trace = "00-%032x-%016x-01"
         for number in range(3):
             fields = {"Traceparent": trace % (number + 1, 5), "X_Request_Id": f"{number}", "X_B3_Traceid": f"{number:016x}"}
-            marked = envoy.in_time(lambda fields=fields: ask(envoy, path, **fields))
+            marked = envoy.in_time(lambda fields=fields: send(envoy, path, **fields))
             assert is_hit(marked)
         assert node.count() <= 1 + late()
 
     def test_hits_are_right_with_many_filters_together(self, envoy, node):
         path = "/cors+rbac+buffer+lua+mutates+grpc-web+grpc-stats"
         stored(envoy, path, Origin="https://a.test")
-        assert ask(envoy, path, X_Deny="1").status == 403
+        assert send(envoy, path, X_Deny="1").status == 403
 
     def test_mutation_before_the_filter_counts_as_a_header_of_the_node(self, envoy, node):
         """sszip must be the last filter."""
         for _ in range(2):
-            assert not is_hit(ask(envoy, "/mutates-after"))
+            assert not is_hit(send(envoy, "/mutates-after"))
 
 
 class TestBodies:
@@ -320,7 +320,7 @@ class TestBodies:
     def test_request_above_the_limit_of_the_buffer_filter_is_rejected(self, envoy, node):
         long = BLOCK[:-1] + b" " * 200_000 + b"}"
         path = envoy.uri("/buffer")
-        assert ask(envoy, path, long).status == 413
+        assert send(envoy, path, long).status == 413
         stored(envoy, path)
 
     @pytest.mark.parametrize(

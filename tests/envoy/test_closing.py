@@ -15,7 +15,7 @@ def test_connection_of_a_hit_closes_as_that_of_a_local_reply(start_envoy, origin
     block = call("eth_getBlockByHash", '["0x%064x",true]' % 1)
     fields = [("Content-Type", "application/json"), ("Connection", "close")]
 
-    def ask(path, body):
+    def send(path, body):
         """Whether Envoy waited for the client."""
         before = waits()
         with Connection(envoy.port) as connection:
@@ -32,6 +32,6 @@ def test_connection_of_a_hit_closes_as_that_of_a_local_reply(start_envoy, origin
     def open_ones():
         return envoy.stats(r"^http\.test\.downstream_cx_active$").popitem()[1]
 
-    assert not ask("/", block)
-    assert ask("/empty", None)
-    assert ask("/", block)
+    assert not send("/", block)
+    assert send("/empty", None)
+    assert send("/", block)

@@ -120,14 +120,14 @@ class Running:
         self.envoy.settle()
         return Tls(self.envoy.port, "rpc.example.org", source)
 
-    def ask(self, *arguments, source="127.0.0.1", **more):
+    def send(self, *arguments, source="127.0.0.1", **more):
         """Sends a request over TLS."""
         with self.tls(source) as connection:
             return asked(connection, "rpc.example.org", *arguments, **more)
 
-    def until_hit(self, ask):
+    def until_hit(self, send):
         """The hit: a sandbox stores some milliseconds later, and waits 20 ms for a lookup."""
-        return self.envoy.wait_for(lambda: is_hit(got := ask()) and got, "a hit")
+        return self.envoy.wait_for(lambda: is_hit(got := send()) and got, "a hit")
 
 
 def port(number):
@@ -188,15 +188,15 @@ def test_rpc_yaml_serves_hits_under_any_id_over_http2(rpc, node):
 
 
 def test_rpc_yaml_shares_entries_between_web_origins(rpc, node, origin):
-    asks = [lambda name=name: rpc.ask("/", BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "ab"]
+    asks = [lambda name=name: rpc.send("/", BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "ab"]
     asks[0]()
-    for name, ask in zip("ab", asks, strict=True):
-        got = rpc.until_hit(ask)
+    for name, send in zip("ab", asks, strict=True):
+        got = rpc.until_hit(send)
         assert got.all("Access-Control-Allow-Origin") == [f"https://{name}.test"]
         assert "cache-status" in got.header("Access-Control-Expose-Headers")
     before = len(origin.received())
     fields = [("Origin", "https://a.test"), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")]
-    preflight = rpc.ask("/", method="OPTIONS", headers=fields)
+    preflight = rpc.send("/", method="OPTIONS", headers=fields)
     assert preflight.status == 200 and preflight.all("Access-Control-Allow-Origin") == ["https://a.test"]
     assert "POST" in preflight.header("Access-Control-Allow-Methods") and "content-type" in preflight.header("Access-Control-Allow-Headers")
     assert len(origin.received()) == before
@@ -204,12 +204,12 @@ def test_rpc_yaml_shares_entries_between_web_origins(rpc, node, origin):
 
 def test_rpc_yaml_denies_methods_and_long_batches(rpc, node):
     for method in ("debug_traceBlock", "eth_sendTransaction", "engine_getPayloadV3"):
-        got = rpc.ask("/", call(method))
+        got = rpc.send("/", call(method))
         assert (got.status, json.loads(got.decoded)["error"]["code"]) == (200, -32601), method
     assert node.count() == 0
     many = b"[" + b",".join([CHAIN_ID] * 101) + b"]"
-    assert json.loads(rpc.ask("/", many).decoded)["error"]["code"] == -32600
-    assert rpc.ask("/elsewhere", CHAIN_ID).status == 404
+    assert json.loads(rpc.send("/", many).decoded)["error"]["code"] == -32600
+    assert rpc.send("/elsewhere", CHAIN_ID).status == 404
 
 
 def test_rpc_yaml_limits_the_rate_of_each_client(rpc, node):
@@ -221,7 +221,7 @@ def test_rpc_yaml_limits_the_rate_of_each_client(rpc, node):
     assert statuses[:100] == [200] * 100 and got.status == 429 and not is_hit(got)
     # without it a web page could not read the error
     assert got.all("Access-Control-Allow-Origin") == ["https://a.test"]
-    assert rpc.ask("/", CHAIN_ID, source="127.0.0.3").status == 200
+    assert rpc.send("/", CHAIN_ID, source="127.0.0.3").status == 200
 
 
 def test_rpc_yaml_forwards_websockets(rpc):
@@ -233,7 +233,7 @@ def test_rpc_yaml_forwards_websockets(rpc):
 
 def test_rpc_yaml_logs_hits_as_json(rpc, node):
     asking = call("eth_getBlockByHash", '["0x%s",true]' % ("22" * 32))
-    rpc.until_hit(lambda: rpc.ask("/", asking))
+    rpc.until_hit(lambda: rpc.send("/", asking))
 
     def lines():
         lines = (json.loads(line) for line in rpc.envoy.error_log().splitlines() if line.startswith("{"))
@@ -272,15 +272,15 @@ def auth(host, session_origin, service, tmp_path_factory):
 def test_auth_yaml_shares_entries_between_authenticated_clients(auth, node, origin):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("33" * 32))
 
-    def ask(password):
+    def send(password):
         fields = [("Authorization", "Basic " + base64.b64encode(password).decode())] if password else []
         return auth.envoy.ask("/", body, headers=fields, host="password.example.org")
 
-    got = ask(b"me:secret")
+    got = send(b"me:secret")
     assert got.status == 200 and not is_hit(got)
-    auth.until_hit(lambda: ask(b"me:secret"))
+    auth.until_hit(lambda: send(b"me:secret"))
     for password in (None, b"me:guess", b"you:secret"):
-        got = ask(password)
+        got = send(password)
         assert got.status == 401 and not is_hit(got) and RESULT not in got.decoded
     assert all(request.header("Authorization") is None for request in origin.received())
 
@@ -288,20 +288,20 @@ def test_auth_yaml_shares_entries_between_authenticated_clients(auth, node, orig
 def test_auth_yaml_shares_entries_between_valid_keys_only(auth, node, origin, service):
     body = call("eth_getBlockByHash", '["0x%s",true]' % ("44" * 32))
 
-    def ask(path, host="keys.example.org"):
+    def send(path, host="keys.example.org"):
         return auth.envoy.ask(path, body, host=host)
 
-    assert ask("/v3/unknown").status == 403
-    got = ask("/v3/alice")
+    assert send("/v3/unknown").status == 403
+    got = send("/v3/alice")
     assert got.status == 200 and not is_hit(got)
-    auth.until_hit(lambda: ask("/v3/alice"))
+    auth.until_hit(lambda: send("/v3/alice"))
     asked_before = len(origin.received())
-    assert is_hit(ask("/v3/bob")) or len(origin.received()) > asked_before
-    auth.until_hit(lambda: ask("/v3/bob"))
+    assert is_hit(send("/v3/bob")) or len(origin.received()) > asked_before
+    auth.until_hit(lambda: send("/v3/bob"))
     for path in ("/v3/unknown", "/v3/", "/", "/v3/alice/more"):
-        got = ask(path)
+        got = send(path)
         assert got.status in (403, 404) and not is_hit(got), path
-    assert ask("/", host="elsewhere.test").status == 404
+    assert send("/", host="elsewhere.test").status == 404
     assert {request.target for request in origin.received()} == {"/"}
     assert len(service.received("/may/v3/bob")) >= 1
 
@@ -345,24 +345,24 @@ def test_chains_yaml_keeps_chains_apart(chains):
 def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
     """A response about the head is a hit for a slot, but no longer than the head stays."""
 
-    def ask(path):
+    def send(path):
         return chains.envoy.ask(path, call("eth_blockNumber"))
 
     def number(path):
-        return int(json.loads(ask(path).decoded)["result"], 16)
+        return int(json.loads(send(path).decoded)["result"], 16)
 
     chain, elsewhere = chains.nodes[path], number(other)
 
     def goes_with_its_head():
         """Whether the old head is removed before its TTL of some seconds has passed."""
         # the owner knows the chain a moment after its start
-        chains.until_hit(lambda: ask(path))
+        chains.until_hit(lambda: send(path))
         before, remaining = chain.head, []
         chains.envoy.wait_for(lambda: number(path) == before, "the head to be stored")
         chain.do({"extend": 1})
 
         def is_new():
-            got = ask(path)
+            got = send(path)
             remaining.extend(re.findall(r"; hit; ttl=(\d+)", got.header("Cache-Status")))
             return int(json.loads(got.decoded)["result"], 16) == before + 1
 
@@ -376,8 +376,8 @@ def test_chains_yaml_follows_the_head_of_each_chain(chains, path, other):
 
 def test_chains_yaml_serves_json_and_ssz_from_the_cache(chains):
     for accept, kind in (("application/json", "{"), ("application/octet-stream", "d")) * 2:
-        ask = lambda accept=accept: chains.envoy.ask(PAGE, headers=[("Accept", accept)])  # noqa: E731
-        got = chains.until_hit(ask)
+        send = lambda accept=accept: chains.envoy.ask(PAGE, headers=[("Accept", accept)])  # noqa: E731
+        got = chains.until_hit(send)
         assert (got.status, got.header("Content-Type")) == (200, accept)
         assert (got.decoded[:1] == b"{") == (kind == "{") and "Accept" in got.header("Vary")
 

@@ -70,7 +70,7 @@ def daemon():
     owner.close()
 
 
-def ask(envoy, number):
+def send(envoy, number):
     """Whether the response, which must be right, is a hit."""
     response = envoy.post("/", by_hash(number, id=str(number)))
     assert response.status == 200
@@ -90,7 +90,7 @@ def new():
 def hits_come(envoy):
     """Waits until a repeated request is a hit, for two new numbers."""
     for number in (new(), new()):
-        envoy.wait_for(lambda number=number: ask(envoy, number), "a hit")
+        envoy.wait_for(lambda number=number: send(envoy, number), "a hit")
 
 
 def lines(envoy, text):
@@ -103,18 +103,18 @@ class TestDaemon:
         envoy = make(daemon, workers=1)
         number = new()
         envoy.wait_for(
-            lambda: ask(envoy, number) or lines(envoy, "does not answer"), "a line of the log"
+            lambda: send(envoy, number) or lines(envoy, "does not answer"), "a line of the log"
         )
         before = node.count()
         for _ in range(30):
-            assert not ask(envoy, number)
+            assert not send(envoy, number)
         assert node.count() == before + 30
         assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers") == 0
         daemon.start()
         hits_come(envoy)
-        envoy.wait_for(lambda: ask(envoy, number) and lines(envoy, "answers again"), "the other one")
+        envoy.wait_for(lambda: send(envoy, number) and lines(envoy, "answers again"), "the other one")
         for _ in range(30):
-            ask(envoy, number)
+            send(envoy, number)
         assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers again") == 1
 
     @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
@@ -160,9 +160,9 @@ class TestDaemon:
         assert 'purge of "everything": 503' in envoy.error_log()
         number = new()
         daemon.start()
-        envoy.wait_for(lambda: ask(envoy, number), "a hit")
+        envoy.wait_for(lambda: send(envoy, number), "a hit")
         assert purge(envoy) == 200
-        assert not ask(envoy, number)
+        assert not send(envoy, number)
 
 
 class Between:
@@ -318,17 +318,17 @@ class TestInvalidReplies:
     def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, what):
         between = all_between
         known, fresh = new(), [new() for _ in range(5)]
-        envoy.wait_for(lambda: ask(envoy, known), "a hit")
+        envoy.wait_for(lambda: send(envoy, known), "a hit")
         between.mangled = NOT_OURS.get(what) or on_200(NO_ENTRIES[what])
         hits = 0
         while between.count < 6:
-            hits += ask(envoy, known)
-            ask(envoy, fresh[between.count % 5])
+            hits += send(envoy, known)
+            send(envoy, fresh[between.count % 5])
         assert hits == 0
         between.mangled = None
-        envoy.wait_for(lambda: ask(envoy, known), "a hit")
+        envoy.wait_for(lambda: send(envoy, known), "a hit")
         for number in [*fresh, new()]:
-            envoy.wait_for(lambda number=number: ask(envoy, number), "a hit")
+            envoy.wait_for(lambda number=number: send(envoy, number), "a hit")
         envoy.check()
 
     def test_responses_are_current_with_invalid_replies_under_load(self, make, between, origin):
@@ -365,10 +365,10 @@ class TestVersions:
         envoy = make(between, workers=1)
         number = new()
         text = "answers as no owner of this version does"
-        envoy.wait_for(lambda: ask(envoy, number) or lines(envoy, text), "a line of the log")
+        envoy.wait_for(lambda: send(envoy, number) or lines(envoy, text), "a line of the log")
         before = node.count()
         for _ in range(30):
-            assert not ask(envoy, number)
+            assert not send(envoy, number)
         assert node.count() == before + 30
         assert lines(envoy, text) == 1 and lines(envoy, "does not answer") == 0
         # the daemon is replaced by one of this version
@@ -381,8 +381,8 @@ class TestVersions:
         between.mangled = NOT_OURS["another server's 404"]
         other, ours = make(between), make(daemon)
         number = new()
-        ours.wait_for(lambda: ask(ours, number), "a hit")
+        ours.wait_for(lambda: send(ours, number), "a hit")
         for _ in range(20):
-            assert not ask(other, number)
-        ours.wait_for(lambda: ask(ours, number), "a hit")
+            assert not send(other, number)
+        ours.wait_for(lambda: send(ours, number), "a hit")
         assert daemon.status()["fills"]["kept"] <= 2

@@ -33,7 +33,7 @@ def envoy():
     node.stop()
 
 
-def ask(envoy, *, target="/", **request):
+def send(envoy, *, target="/", **request):
     with envoy.connect() as connection:
         return connection.exchange(target, **request)
 
@@ -47,7 +47,7 @@ def compresses_keeps_and_changes_formats(envoy):
 
     def status():
         body = call("eth_getBlockByNumber", '["latest",true]')
-        response = ask(envoy, method="POST", headers=headers, body=body)
+        response = send(envoy, method="POST", headers=headers, body=body)
         assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
         assert gunzip(response.body).startswith(b"{")
         return response.header("Cache-Status")
@@ -55,30 +55,30 @@ def compresses_keeps_and_changes_formats(envoy):
     assert status() == "sszip; fwd=miss"
     # a sandbox stores the response some milliseconds later
     envoy.wait_for(lambda: status().startswith("sszip; hit"), "a hit")
-    ssz = ask(envoy, target=BLOCK, headers=[("Accept", "application/octet-stream")])
+    ssz = send(envoy, target=BLOCK, headers=[("Accept", "application/octet-stream")])
     assert (ssz.status, ssz.header("Content-Type")) == (200, "application/octet-stream")
     assert ssz.header("Eth-Consensus-Version")
-    json = ask(envoy, target=BLOCK, headers=[("Accept", "application/json")])
+    json = send(envoy, target=BLOCK, headers=[("Accept", "application/json")])
     assert json.body.startswith(b"{") and len(json.body) > len(ssz.body)
-    assert ask(envoy, method="POST", headers=headers, body=CHAIN_ID).status == 200
+    assert send(envoy, method="POST", headers=headers, body=CHAIN_ID).status == 200
 
 
 def test_example_has_a_status_page_and_purges(envoy):
     has_a_status_page_and_purges(envoy)
-    assert b"sszip_cache_requests_total" in ask(envoy, target="/sszip?format=prometheus").body
+    assert b"sszip_cache_requests_total" in send(envoy, target="/sszip?format=prometheus").body
 
 
 def has_a_status_page_and_purges(envoy):
     headers = [("Content-Type", "application/json")]
 
     def is_hit():
-        response = ask(envoy, method="POST", headers=headers, body=CHAIN_ID)
+        response = send(envoy, method="POST", headers=headers, body=CHAIN_ID)
         return "sszip; hit" in response.header("Cache-Status")
 
     envoy.wait_for(is_hit, "a hit")
-    page = ask(envoy, target="/sszip")
+    page = send(envoy, target="/sszip")
     assert page.status == 200 and page.header("Content-Type").startswith("text/html")
-    status = ask(envoy, target="/sszip?format=json")
+    status = send(envoy, target="/sszip?format=json")
     assert status.status == 200 and status.body.startswith(b"{")
-    envoy.wait_for(lambda: ask(envoy, method="POST", target="/sszip/purge?everything").status == 200, "a purge")
+    envoy.wait_for(lambda: send(envoy, method="POST", target="/sszip/purge?everything").status == 200, "a purge")
     assert not is_hit()

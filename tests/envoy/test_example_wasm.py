@@ -9,7 +9,7 @@ from harness.envoy import Envoy
 from harness.owner import Owner
 from harness.replay import ReplayNode
 from harness.sandbox import WASM
-from test_example import ask, compresses_keeps_and_changes_formats, has_a_status_page_and_purges
+from test_example import send, compresses_keeps_and_changes_formats, has_a_status_page_and_purges
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "configs" / "envoy" / "sszip-wasm.yaml"
 
@@ -42,7 +42,7 @@ def test_response_of_one_worker_is_a_hit_on_another(envoy):
     headers = [("Content-Type", "application/json")]
 
     def is_hit():
-        response = ask(envoy, method="POST", headers=headers, body=body)
+        response = send(envoy, method="POST", headers=headers, body=body)
         assert response.status == 200
         return "hit" in response.header("Cache-Status")
 

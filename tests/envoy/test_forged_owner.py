@@ -145,7 +145,7 @@ def entries_refused(report):
     return None
 
 
-def ask(server, target, body):
+def send(server, target, body):
     method = "GET" if body is None else "POST"
     headers = [] if body is None else [("Content-Type", "application/json")]
     with client.Connection(server.port) as connection:
@@ -167,7 +167,7 @@ class Stored:
             self.answer = b'{"number":%d,"text":"%b"}' % (unique, b"ab" * 2000)
             fields = [("Cache-Control", "max-age=3600"), *FIELDS]
         origin.answers(answer(self.answer, headers=fields))
-        self.key = ask(writer, self.target, self.body).header("X-Key")
+        self.key = send(writer, self.target, self.body).header("X-Key")
         writer.wait_for(lambda: self._get()[0] == 200, "the entry")
         _, self.fields, self.entry = self._get()
 
@@ -193,7 +193,7 @@ def test_invalid_entry_is_a_miss_and_counted(host, writer, origin, daemon, name,
     stored = Stored(writer, origin, daemon, is_call)
     stored.put(FORGED[name](stored.entry))
     before = invalid(host)
-    response = ask(host, stored.target, stored.body)
+    response = send(host, stored.target, stored.body)
     assert response.status == 200
     assert response.decoded == stored.answer
     assert "hit" not in response.header("Cache-Status")
@@ -208,6 +208,6 @@ def test_unchanged_entry_is_a_hit(host, writer, origin, daemon, is_call):
     before = invalid(host)
     origin.answers(answer(b"nobody asks", status=599))
     # a late lookup is repeated: the node's 599 is not stored
-    host.wait_for(lambda: ask(host, stored.target, stored.body).decoded == stored.answer, "a hit")
-    assert "; hit" in ask(host, stored.target, stored.body).header("Cache-Status")
+    host.wait_for(lambda: send(host, stored.target, stored.body).decoded == stored.answer, "a hit")
+    assert "; hit" in send(host, stored.target, stored.body).header("Cache-Status")
     assert invalid(host) == before

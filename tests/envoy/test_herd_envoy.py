@@ -45,14 +45,14 @@ def active(envoy):
     return envoy.stats(r"^http\.test\.downstream_rq_active$")["http.test.downstream_rq_active"]
 
 
-def herd(envoy, origin, place, origins):
+def count_upstream_requests(envoy, origin, place, origins):
     """The node's count after CLIENTS sent requests to an unused route."""
     node = GatedNode({"eth_getBlockByHash": b'{"number":"0x7"}'})
     origin.answers(node)
     params = '["0x' + "ab" * 32 + '",false]'
     faults = []
 
-    def ask(number):
+    def send(number):
         headers = [("Content-Type", "application/json")]
         if (name := origins[number % len(origins)]) is not None:
             headers.append(("Origin", name))
@@ -65,7 +65,7 @@ def herd(envoy, origin, place, origins):
         except Exception as error:  # raised below
             faults.append(repr(error))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(CLIENTS)]
     try:
         for thread in threads:
             thread.start()
@@ -84,7 +84,7 @@ def herd(envoy, origin, place, origins):
 def test_coalesced_calls_reach_the_node_once_for_each_variant(envoy, origin, origins):
     counts = []
     for _ in range(PLACES):
-        counts.append(herd(envoy, origin, next(_places) % (2 * PLACES), origins))
+        counts.append(count_upstream_requests(envoy, origin, next(_places) % (2 * PLACES), origins))
         # on a machine that is busy for longer than lookups wait, the node gets more requests
         if counts[-1] == len(origins):
             break

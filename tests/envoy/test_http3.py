@@ -72,7 +72,7 @@ def test_concurrent_hits_have_the_ids_of_their_calls_over_http3(host, envoy, ori
     asked = node.count()
     faults, misses = [], []
 
-    def asks(accept, first):
+    def send_requests(accept, first):
         for number in range(first, first + 15):
             body = call("eth_getBlockByHash", block, str(number))
             response = envoy.ask("/cache", body, accept)
@@ -85,7 +85,7 @@ def test_concurrent_hits_have_the_ids_of_their_calls_over_http3(host, envoy, ori
                 faults.append(response)
 
     threads = [
-        threading.Thread(target=asks, args=("gzip" if n % 2 else None, n * 1000)) for n in range(6)
+        threading.Thread(target=send_requests, args=("gzip" if n % 2 else None, n * 1000)) for n in range(6)
     ]
     for thread in threads:
         thread.start()

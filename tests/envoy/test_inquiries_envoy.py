@@ -21,7 +21,7 @@ from test_learnt import (
     UPDATES,
     blocks,
     chain,
-    said,
+    data_json,
     served,
     wait_for_ssz,
 )
@@ -77,7 +77,7 @@ def get(envoy, prefix, path, *headers, accept=None):
 
 
 def minimal(origin, chain, blocks, asked_at=SPEC, first=(), **options):
-    origin.answers([*first, *answer(said(chain.spec), **options)], asked_at)
+    origin.answers([*first, *answer(data_json(chain.spec), **options)], asked_at)
     origin.answers(lambda request: served(blocks["minimal"]) if "/blocks/7" in request.path else None)
     return bytes.fromhex(blocks["minimal"]["ssz"])
 
@@ -160,7 +160,7 @@ def test_probe_continues_when_its_client_aborts(envoy, origin, chain, blocks, le
     prefix = f"/left/{leaves}"
     gate = threading.Event()
     ssz = minimal(origin, chain, blocks)
-    spec = answer(said(chain.spec))
+    spec = answer(data_json(chain.spec))
     origin.answers([spec[0], Until(gate), *spec[1:]], f"/{leaves}{SPEC}")
     with envoy.connect() as connection:
         connection.send(
@@ -177,7 +177,7 @@ def test_probe_continues_when_its_client_aborts(envoy, origin, chain, blocks, le
 def test_submission_starts_a_probe_and_is_sent_once(envoy, origin, chain, cache_directory):
     signed = specified_values(cache_directory, "answers.py", "minimal", "SignedBeaconBlock")
     block = next(value for value in signed if value["fork"] == "capella")
-    origin.answers(answer(said(chain.spec)), SPEC)
+    origin.answers(answer(data_json(chain.spec)), SPEC)
     path = "/eth/v2/beacon/blocks"
     origin.answers(answer(b"", type=None), path)
     headers = [("Content-Type", OCTETS[1]), ("Eth-Consensus-Version", "capella")]
@@ -194,8 +194,8 @@ def test_submission_starts_a_probe_and_is_sent_once(envoy, origin, chain, cache_
 
 
 def test_light_client_updates_of_every_fork_are_transcoded(envoy, origin, chain):
-    origin.answers(answer(said(chain.spec)), SPEC)
-    origin.answers(answer(said(chain.genesis)), GENESIS)
+    origin.answers(answer(data_json(chain.spec)), SPEC)
+    origin.answers(answer(data_json(chain.genesis)), GENESIS)
     origin.answers(answer(chain.json, split=scattered(7)), UPDATES)
     target = f"{UPDATES}?start_period=0&count=9"
     known = wait_for_ssz(envoy, lambda: get(envoy, "/updates/", target, EITHER))

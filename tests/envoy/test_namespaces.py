@@ -162,7 +162,7 @@ def envoy(host, session_origin, other_origin):
     envoy.stop()
 
 
-def ask(port, host, target, way, method):
+def send(port, host, target, way, method):
     headers = [("Accept-Encoding", "gzip"), *fields(way)]
     body = None
     if method == "POST":
@@ -183,7 +183,7 @@ def test_hit_is_a_response_of_the_same_route_and_node(host, envoy, origin, other
     for _ in range(3):
         chance.shuffle(asked)
         for port, host, one, target, way in asked:
-            response = ask(port, host, target, way, method)
+            response = send(port, host, target, way, method)
             said = json.loads(response.decoded)
             if method == "POST":
                 said = json.loads(said["result"])
@@ -247,16 +247,16 @@ def test_put_on_another_route_invalidates_the_entry_of_get(start_envoy, origin):
     origin.answers(echo_node("node"))
     with envoy.connect() as connection:
 
-        def ask(method, target):
+        def send(method, target):
             body = None if method == "GET" else b"x"
             return connection.exchange(target, method=method, body=body)
 
         for target in ("/thing", "/other"):
-            ask("GET", target)
-            assert ask("GET", target).header("Cache-Status").startswith("sszip; hit")
-        assert ask("PUT", "/thing").status == 200
-        assert ask("GET", "/other").header("Cache-Status").startswith("sszip; hit")
-        assert ask("GET", "/thing").header("Cache-Status") == "sszip; fwd=miss"
+            send("GET", target)
+            assert send("GET", target).header("Cache-Status").startswith("sszip; hit")
+        assert send("PUT", "/thing").status == 200
+        assert send("GET", "/other").header("Cache-Status").startswith("sszip; hit")
+        assert send("GET", "/thing").header("Cache-Status") == "sszip; fwd=miss"
 
 
 @pytest.mark.parametrize("way", ["routes", "key"])
@@ -278,12 +278,12 @@ def test_chains_are_kept_apart_when_a_request_header_chooses_them(start_envoy, o
     envoy = start_envoy(routes, settings=settings)
     origin.answers(by_header)
 
-    def ask(chain):
+    def send(chain):
         headers = [("Content-Type", "application/json"), ("target-service-id", chain)]
         with envoy.connect() as connection:
             return connection.exchange("/", method="POST", headers=headers, body=CALL)
 
     for chain, result in (("eth", b"0x1"), ("polygon", b"0x89"), ("eth", b"0x1")):
-        assert result in ask(chain).body
-        envoy.wait_for(lambda chain=chain: "sszip; hit" in ask(chain).header("Cache-Status"), "a hit")
-        assert result in ask(chain).body
+        assert result in send(chain).body
+        envoy.wait_for(lambda chain=chain: "sszip; hit" in send(chain).header("Cache-Status"), "a hit")
+        assert result in send(chain).body

@@ -86,17 +86,17 @@ class Calls:
         return "whole"
 
 
-def each_in_turn(envoy, preload, ask):
+def each_in_turn(envoy, preload, send):
     """The outcomes with each allocation failing in turn, until none fails."""
     outcomes = []
     for skip in range(60):
         with preload.refusing(envoy.process.pid, LONG, LIBRARIES, skip=skip):
-            outcomes.append(ask())
+            outcomes.append(send())
         assert envoy.process.poll() is None, envoy.error_log()[-3000:]
         if not preload["refused"]:
             break
         # nothing is stuck
-        assert ask() == "whole"
+        assert send() == "whole"
     else:
         raise AssertionError("there are always more")
     assert outcomes[-1] == "whole"
@@ -119,8 +119,8 @@ def each_in_turn(envoy, preload, ask):
 )
 def test_response_is_whole_or_an_error_when_any_large_allocation_fails(envoy, origin, preload, kind, accept, framing):
     origin.answers(node(framing=framing))
-    ask = Calls(envoy, accept=accept, **kind)
-    outcomes = each_in_turn(envoy, preload, ask)
+    send = Calls(envoy, accept=accept, **kind)
+    outcomes = each_in_turn(envoy, preload, send)
     # the node's response unchanged, if nothing was sent; a stream is truncated
     is_streamed = framing == "chunked" or "path" in kind
     allowed = {"whole"} | ({"cut"} if is_streamed else set()) | ({502} if "known" in kind else set())
@@ -158,7 +158,7 @@ def test_transcoded_response_is_whole_or_an_error_when_any_large_allocation_fail
     origin.answers(answer(made[0], type=made[1], headers=fields, framing=framing), CONSOLIDATIONS)
     wanted = OCTETS if to == "ssz" else "application/json"
 
-    def ask():
+    def send():
         target = f"{CONSOLIDATIONS}?n={next(_numbers)}"
         try:
             response = envoy.ask(target, None, accept, headers=[("Accept", wanted)])
@@ -173,7 +173,7 @@ def test_transcoded_response_is_whole_or_an_error_when_any_large_allocation_fail
             assert json.loads(response.decoded)["data"] == entries(number)
         return "whole"
 
-    outcomes = each_in_turn(envoy, preload, ask)
+    outcomes = each_in_turn(envoy, preload, send)
     # a response in another format than requested is not forwarded
     assert set(outcomes) <= {"whole", "cut", 502, 503}
 
@@ -184,10 +184,10 @@ def test_client_gets_its_response_when_an_allocation_of_the_update_fails(envoy, 
     path = f"/stale/{next(_numbers)}"
     body = call("eth_blockNumber") + b" " * 700_000
 
-    def ask():
+    def send():
         response = envoy.ask(path, body)
         assert response.status == 200 and json.loads(response.decoded)["result"] == "0x1"
         return "whole"
 
-    assert ask() == ask() == "whole"
-    each_in_turn(envoy, preload, ask)
+    assert send() == send() == "whole"
+    each_in_turn(envoy, preload, send)

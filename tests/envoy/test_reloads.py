@@ -211,7 +211,7 @@ class TestEnds:
         """Responses are right until the end, and no request hangs."""
         right, wrong = [], []
 
-        def asks():
+        def send_requests():
             try:
                 while True:
                     with Connection(envoy.port) as connection:
@@ -220,7 +220,7 @@ class TestEnds:
             except (OSError, Truncated):
                 return  # Envoy has ended
 
-        threads = [threading.Thread(target=asks) for _ in range(4)]
+        threads = [threading.Thread(target=send_requests) for _ in range(4)]
         for thread in threads:
             thread.start()
         envoy.wait_for(lambda: len(right) > 20, "answers")

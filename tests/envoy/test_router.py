@@ -491,14 +491,14 @@ class TestTunnels:
         answered = threading.Semaphore(1)
         messages = [b"%d" % number * 2000 for number in range(50)]
 
-        def ask():
+        def send():
             for message in messages:
                 assert answered.acquire(timeout=30)
                 yield message
 
         seen = []
         with grpc.insecure_channel(f"127.0.0.1:{tunnels.direct}") as channel:
-            for message in channel.stream_stream("/Echo/Stream")(ask(), timeout=60):
+            for message in channel.stream_stream("/Echo/Stream")(send(), timeout=60):
                 seen.append(message)
                 answered.release()
         assert seen == messages

@@ -49,7 +49,7 @@ def node(origin):
     return node
 
 
-def ask(envoy, numbers=range(30)):
+def send(envoy, numbers=range(30)):
     return [envoy.post("/", by_hash(number)).body for number in numbers]
 
 
@@ -62,7 +62,7 @@ def filled(envoy):
     """Starts Envoy; returns its responses, which are stored."""
     envoy.start()
     wait_until_linked(envoy)
-    bodies = ask(envoy)
+    bodies = send(envoy)
     await_stored(envoy, 30)
     return bodies
 
@@ -82,10 +82,10 @@ def test_clients_do_not_wait_for_a_slow_disk(make, node, preload):
     envoy.start()
     wait_until_linked(envoy)
     with preload.slow_disk(envoy.process.pid, DELAY):
-        assert ask(envoy) == bodies
-        new = ask(envoy, range(30, 60))
+        assert send(envoy) == bodies
+        new = send(envoy, range(30, 60))
         before = node.count()
-        assert ask(envoy, range(60)) == bodies + new
+        assert send(envoy, range(60)) == bodies + new
         assert node.count() == before
         ends(envoy)
         assert preload["delayed"]
@@ -100,7 +100,7 @@ def test_envoy_exits_in_time_when_the_disk_is_slow(make, node, preload):
     # the store opens as after a crash
     envoy.start()
     wait_until_linked(envoy)
-    assert ask(envoy) == bodies
+    assert send(envoy) == bodies
 
 
 def test_envoy_exits_in_time_when_the_disk_is_slow_from_the_start(make, node, preload):
@@ -111,7 +111,7 @@ def test_envoy_exits_in_time_when_the_disk_is_slow_from_the_start(make, node, pr
         with preload.slow_disk(ANY_PROCESS, DELAY):
             envoy.start()
             time.sleep(wait)
-            assert len(ask(envoy, range(2))) == 2
+            assert len(send(envoy, range(2))) == 2
             ends(envoy)
     assert preload["delayed"]
     bodies = filled(envoy)
@@ -119,7 +119,7 @@ def test_envoy_exits_in_time_when_the_disk_is_slow_from_the_start(make, node, pr
     envoy.start()
     wait_until_linked(envoy)
     before = node.count()
-    assert ask(envoy) == bodies
+    assert send(envoy) == bodies
     assert node.count() <= before + 6
 
 
@@ -151,7 +151,7 @@ def test_hot_restart_succeeds_when_the_disk_of_the_old_envoy_is_slow(make, node,
             return False
 
     second.wait_for(serves, "the next one to have the store")
-    assert ask(second) == bodies
+    assert send(second) == bodies
 
 
 def test_owner_is_replaced_while_its_disk_is_slow(dynamic, preload):
@@ -160,7 +160,7 @@ def test_owner_is_replaced_while_its_disk_is_slow(dynamic, preload):
     dynamic.environment = preload.environment
     dynamic.start()
     wait_until_linked(dynamic)
-    ask(dynamic, range(10))
+    send(dynamic, range(10))
     await_stored(dynamic, 10)
     main = {**dynamic.store, "cache_namespace": "main"}
     with preload.slow_disk(dynamic.process.pid, DELAY):
@@ -168,5 +168,5 @@ def test_owner_is_replaced_while_its_disk_is_slow(dynamic, preload):
         dynamic.wait_for(lambda: preload["delayed"], "the owner to be ended")
         # for longer than Envoy waits for the old owner
         time.sleep(3)
-        assert len(ask(dynamic, range(2))) == 2
+        assert len(send(dynamic, range(2))) == 2
         ends(dynamic)

@@ -209,7 +209,7 @@ def test_coalesced_requests_of_all_workers_reach_the_node_once(make, node):
     wait_until_linked(envoy)
     active = "http.test.downstream_rq_active"
 
-    def herd(number):
+    def count_upstream_requests(number):
         """The number of requests to the node for 40 simultaneous clients."""
         before = node.count()
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
@@ -229,7 +229,7 @@ def test_coalesced_requests_of_all_workers_reach_the_node_once(make, node):
 
     counts = []
     for number in range(1, 6):
-        counts.append(herd(number))
+        counts.append(count_upstream_requests(number))
         # if the owner takes longer than lookups wait, each client's request reaches the node
         if counts[-1] == 1:
             break

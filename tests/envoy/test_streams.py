@@ -158,13 +158,13 @@ def send_coalesced_requests(envoy, origin, clients):
     )
     got = []
 
-    def ask():
+    def send():
         headers = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
         with envoy.connect() as connection:
             response = connection.exchange("/herd", method="POST", headers=headers, body=asked)
         got.append((response.status, response.decoded))
 
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    threads = [threading.Thread(target=send) for _ in range(clients)]
     for thread in threads:
         thread.start()
     envoy.wait_for(lambda: origin.received(), "the node to be asked")

@@ -84,7 +84,7 @@ def node(origin):
         gate.set()
 
 
-def ask(envoy, number):
+def send(envoy, number):
     """The status, and whether it is a hit; a response must be right."""
     response = envoy.post("/", by_hash(number, id=str(number)))
     if response.status == 200:
@@ -93,7 +93,7 @@ def ask(envoy, number):
 
 
 def is_hit(envoy, number):
-    return ask(envoy, number) == (200, True)
+    return send(envoy, number) == (200, True)
 
 
 def wait_for_sandbox_age():
@@ -120,7 +120,7 @@ class Later(threading.Thread):
         self.start()
 
     def run(self):
-        self.said = ask(self.envoy, self.number)
+        self.said = send(self.envoy, self.number)
 
     def status(self):
         self.join(40)
@@ -172,11 +172,11 @@ def test_next_request_is_answered_after_a_sandbox_failed(make, node):
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
     wait_for_sandbox_age()
     fail(envoy)
-    assert ask(envoy, number)[0] == 200
+    assert send(envoy, number)[0] == 200
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
     for _ in range(2):
         fail(envoy)
-        envoy.wait_for(lambda: ask(envoy, number)[0] == 200, "an answer")
+        envoy.wait_for(lambda: send(envoy, number)[0] == 200, "an answer")
         new = next(_numbers)
         envoy.wait_for(lambda new=new: is_hit(envoy, new), "a hit")
     assert sum(envoy.stats(r"^wasm\..*vm_reload_success$").values()) == 3
@@ -212,7 +212,7 @@ def test_failed_sandboxes_lose_few_requests_under_load(make, node):
 
     def load():
         while not ends.is_set():
-            said.append(ask(envoy, number)[0])
+            said.append(send(envoy, number)[0])
 
     threads = [threading.Thread(target=load) for _ in range(8)]
     for one in threads:

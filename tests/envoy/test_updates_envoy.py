@@ -17,7 +17,7 @@ from harness.origin import CLOSE, RESET, Hangup, answer, scattered
 from harness.rpc import Node, call
 from test_background_update import TestBackgroundUpdate as Rows
 from test_background_update import updated
-from test_stale import Asker, failing, result_of, wait_until_expired
+from test_stale import RpcClient, failing, result_of, wait_until_expired
 
 SETTINGS = {
     "cache": True,
@@ -44,7 +44,7 @@ def settings_of(**more):
     return {**SETTINGS, **more}
 
 
-class EnvoyAsker(Asker):
+class EnvoyRpcClient(RpcClient):
     def settle(self, path):
         pass
 
@@ -55,26 +55,26 @@ def envoy(start_envoy):
 
 
 @pytest.fixture
-def ask(envoy, origin):
-    return EnvoyAsker(envoy, origin)
+def rpc(envoy, origin):
+    return EnvoyRpcClient(envoy, origin)
 
 
 @pytest.mark.parametrize("path", ["/place", "/rewritten/a"])
-def test_clients_get_the_stale_response_until_the_update_is_stored(ask, envoy, origin, path):
-    path = f"{path}/{ask.chain}"
+def test_clients_get_the_stale_response_until_the_update_is_stored(rpc, envoy, origin, path):
+    path = f"{path}/{rpc.chain}"
     asked_at = path.replace("/rewritten/", "/deep/")
-    ask(path, headers=[("X-Client", "0"), ("X-Secret", "0")])
-    node = ask.serve(b'"0x2"')
+    rpc(path, headers=[("X-Client", "0"), ("X-Secret", "0")])
+    node = rpc.serve(b'"0x2"')
     gate = node.gates["eth_blockNumber"] = threading.Event()
     for id in range(4):
-        response = ask(path, str(id), headers=[("X-Client", str(id + 1)), ("X-Secret", "1")])
+        response = rpc(path, str(id), headers=[("X-Client", str(id + 1)), ("X-Secret", "1")])
         assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
         assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
     envoy.wait_for(node.count, "the update")
     # body, head and target of the first request, as the router makes them
     assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
     first, request = origin.received(asked_at)
-    assert request.target == f"{asked_at}?chain={ask.chain}" and request.method == "POST"
+    assert request.target == f"{asked_at}?chain={rpc.chain}" and request.method == "POST"
     assert request.header("Accept-Encoding") == "identity"
     assert request.header("X-Client") == "1"
     assert request.header("Host") == first.header("Host")
@@ -84,17 +84,17 @@ def test_clients_get_the_stale_response_until_the_update_is_stored(ask, envoy, o
         assert request.header("X-Token") == "let-me"
         assert request.header("X-Secret") is None
     gate.set()
-    updated(ask, path)
+    updated(rpc, path)
 
 
-def test_client_waits_for_the_update_when_its_route_was_not_used_before(ask, origin):
+def test_client_waits_for_the_update_when_its_route_was_not_used_before(rpc, origin):
     """A target whose route is unknown, with a stored response: as after a restart with a
     store."""
-    ask("/place")
-    ask.serve(b'"0x2"')
-    asked = ask.chain
+    rpc("/place")
+    rpc.serve(b'"0x2"')
+    asked = rpc.chain
     # another host is another route to the router, and another key to the cache
-    with ask.nginx.connect() as connection:
+    with rpc.nginx.connect() as connection:
         fields = [("Content-Type", "application/json"), ("Host", "b.test")]
         target = f"/place?chain={asked}"
         response = connection.exchange(target, method="POST", headers=fields, body=call("eth_blockNumber"))
@@ -104,15 +104,15 @@ def test_client_waits_for_the_update_when_its_route_was_not_used_before(ask, ori
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("length", [30_000, 600_000])
-def test_long_response_is_replaced_by_the_update(ask, framing, accept, length):
+def test_long_response_is_replaced_by_the_update(rpc, framing, accept, length):
     text = bodies.json(length).hex().encode()
     old, new = b'"0x1%b"' % text, b'"0x2%b"' % text
-    ask.serve(old)
-    assert ask("/place", accept=accept).decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
-    ask.nginx.wait_for(lambda: "hit" in ask("/place", accept=accept).header("Cache-Status"), "it to be stored")
-    ask.origin.answers(Node({"eth_blockNumber": new}, framing=framing))
-    ask.nginx.wait_for(
-        lambda: (response := ask("/place", accept=accept)).decoded
+    rpc.serve(old)
+    assert rpc("/place", accept=accept).decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
+    rpc.nginx.wait_for(lambda: "hit" in rpc("/place", accept=accept).header("Cache-Status"), "it to be stored")
+    rpc.origin.answers(Node({"eth_blockNumber": new}, framing=framing))
+    rpc.nginx.wait_for(
+        lambda: (response := rpc("/place", accept=accept)).decoded
         == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % new
         and "hit" in response.header("Cache-Status"),
         "the new one",
@@ -124,34 +124,34 @@ def test_long_response_is_replaced_by_the_update(ask, framing, accept, length):
     [[CLOSE], [RESET], *map(failing, (503, 404, 408, 499))],
     ids=["close", "reset", "503", "404", "408", "499"],
 )
-def test_clients_get_the_stale_response_when_the_update_fails(ask, envoy, script):
-    path = f"/place/{ask.chain}"
-    ask(path)
-    ask.fails(script)
+def test_clients_get_the_stale_response_when_the_update_fails(rpc, envoy, script):
+    path = f"/place/{rpc.chain}"
+    rpc(path)
+    rpc.fails(script)
     for id in range(3):
-        before = len(ask.origin.received(path))
+        before = len(rpc.origin.received(path))
         # the update before it may still be in flight
         envoy.wait_for(
-            lambda: result_of(ask(path, str(id))) == "0x1" and len(ask.origin.received(path)) > before,  # noqa: B023
+            lambda: result_of(rpc(path, str(id))) == "0x1" and len(rpc.origin.received(path)) > before,  # noqa: B023
             "an update",
         )
-    ask.serve(b'"0x2"')
-    updated(ask, path)
+    rpc.serve(b'"0x2"')
+    updated(rpc, path)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_truncated_update_is_not_stored(ask, envoy, framing):
-    Rows().test_truncated_update_is_not_stored(ask, envoy, framing)
+def test_truncated_update_is_not_stored(rpc, envoy, framing):
+    Rows().test_truncated_update_is_not_stored(rpc, envoy, framing)
 
 
-def test_update_that_sets_a_cookie_is_not_stored(ask):
-    Rows().test_update_that_sets_a_cookie_is_not_stored(ask)
+def test_update_that_sets_a_cookie_is_not_stored(rpc):
+    Rows().test_update_that_sets_a_cookie_is_not_stored(rpc)
 
 
 @pytest.mark.parametrize("leaves", ["close", "reset"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_update_is_stored_when_the_client_aborts(ask, envoy, leaves, when):
-    Rows().test_update_is_stored_when_the_client_aborts(ask, envoy, leaves, when)
+def test_update_is_stored_when_the_client_aborts(rpc, envoy, leaves, when):
+    Rows().test_update_is_stored_when_the_client_aborts(rpc, envoy, leaves, when)
 
 
 def test_stale_resource_is_revalidated_with_its_etag(envoy, origin):
@@ -159,37 +159,37 @@ def test_stale_resource_is_revalidated_with_its_etag(envoy, origin):
 
 
 @pytest.mark.parametrize("number", [None, b"null"])
-def test_stale_response_is_removed_when_the_node_reports_an_error_or_null(ask, number):
-    Rows().test_stale_response_is_removed_when_the_node_reports_an_error_or_null(ask, number)
+def test_stale_response_is_removed_when_the_node_reports_an_error_or_null(rpc, number):
+    Rows().test_stale_response_is_removed_when_the_node_reports_an_error_or_null(rpc, number)
 
 
 @pytest.mark.parametrize("path", ["/noupdating", "/onlyupdating"])
-def test_entry_is_not_updated_when_use_stale_is_incomplete(ask, path):
-    Rows().test_entry_is_not_updated_when_use_stale_is_incomplete(ask, path)
+def test_entry_is_not_updated_when_use_stale_is_incomplete(rpc, path):
+    Rows().test_entry_is_not_updated_when_use_stale_is_incomplete(rpc, path)
 
 
-def test_update_is_aborted_after_the_timeout_of_the_route(ask, envoy, origin):
-    path = f"/short/{ask.chain}"
-    ask(path)
+def test_update_is_aborted_after_the_timeout_of_the_route(rpc, envoy, origin):
+    path = f"/short/{rpc.chain}"
+    rpc(path)
     hangs = Hangup(seconds=60)
-    ask.fails([hangs])
-    assert result_of(ask(path)) == "0x1"
+    rpc.fails([hangs])
+    assert result_of(rpc(path)) == "0x1"
     # the timeout of this route is a second; other routes have a minute
     assert hangs.seen.wait(30)
-    ask.serve(b'"0x2"')
-    updated(ask, path)
+    rpc.serve(b'"0x2"')
+    updated(rpc, path)
 
 
-def test_number_of_simultaneous_updates_is_limited(ask, envoy, origin):
+def test_number_of_simultaneous_updates_is_limited(rpc, envoy, origin):
     """A request beyond the limit receives the stale response, and a later one tries again."""
-    paths = [f"/place/{ask.chain}/{number}" for number in range(100)]
+    paths = [f"/place/{rpc.chain}/{number}" for number in range(100)]
     for path in paths:
-        ask(path)
+        rpc(path)
     gate = threading.Event()
-    ask.serve(b'"0x2"').gates["eth_blockNumber"] = gate
+    rpc.serve(b'"0x2"').gates["eth_blockNumber"] = gate
     try:
         for path in paths:
-            assert result_of(ask(path)) == "0x1"
+            assert result_of(rpc(path)) == "0x1"
 
         def count_updates():
             return sum(len(origin.received(path)) - 1 for path in paths)
@@ -200,17 +200,17 @@ def test_number_of_simultaneous_updates_is_limited(ask, envoy, origin):
     finally:
         gate.set()
     for path in paths:
-        updated(ask, path)
+        updated(rpc, path)
 
 
 def test_envoy_exits_during_an_update(start_envoy, origin):
     envoy = start_envoy(ROUTES, settings=SETTINGS)
-    ask = EnvoyAsker(envoy, origin)
+    rpc = EnvoyRpcClient(envoy, origin)
     # a path without updates of other tests
-    path = f"/place/{ask.chain}/ends"
-    ask(path)
-    ask.fails([Hangup()])
-    assert result_of(ask(path)) == "0x1"
+    path = f"/place/{rpc.chain}/ends"
+    rpc(path)
+    rpc.fails([Hangup()])
+    assert result_of(rpc(path)) == "0x1"
     envoy.wait_for(lambda: len(origin.received(path)) == 2, "the update")
     envoy.process.terminate()
     assert envoy.process.wait(20) == 0
@@ -242,31 +242,31 @@ def test_update_ends_with_the_filter_of_a_replaced_listener(session_origin, orig
     envoy._command = lambda *more: command("--drain-time-s", "1", *more)
     envoy.start()
     try:
-        ask = EnvoyAsker(envoy, origin)
-        envoy.wait_for(lambda: answers(ask), "the listener")
+        rpc = EnvoyRpcClient(envoy, origin)
+        envoy.wait_for(lambda: answers(rpc), "the listener")
         for level in (2, 3, 4):
-            ask.serve(b'"0x2"')
-            updated(ask, "/place")
+            rpc.serve(b'"0x2"')
+            updated(rpc, "/place")
             hangs = Hangup()
             before = len(origin.received("/place"))
-            ask.fails([hangs])
+            rpc.fails([hangs])
             # no client waits for it
             envoy.wait_for(
-                lambda: result_of(ask("/place")) == "0x2" and len(origin.received("/place")) > before,  # noqa: B023
+                lambda: result_of(rpc("/place")) == "0x2" and len(origin.received("/place")) > before,  # noqa: B023
                 "an update",
             )
             put(level)
             # it ends with the filter that sent it
             assert hangs.seen.wait(10)
-            ask.serve(b'"0x1"')
-            updated(ask, "/place", "0x1")
+            rpc.serve(b'"0x1"')
+            updated(rpc, "/place", "0x1")
     finally:
         envoy.stop()
 
 
-def answers(ask):
+def answers(rpc):
     try:
-        return ask("/place").status == 200
+        return rpc("/place").status == 200
     except OSError:
         return False
 

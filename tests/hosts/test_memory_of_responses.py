@@ -244,7 +244,7 @@ def test_memory_of_five_workers_is_limited_while_all_buffer_responses(host, work
     origin.answers(node)
     responses, failures, taken = [], [], []
 
-    def ask():
+    def send_call():
         try:
             with workers.connect(timeout=60) as connection:
                 connection.send(request_bytes("/", headers=GZIP))
@@ -256,7 +256,7 @@ def test_memory_of_five_workers_is_limited_while_all_buffer_responses(host, work
         taken.append(in_use(host, workers))
         return len(under_way) == clients or failures
 
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    threads = [threading.Thread(target=send_call) for _ in range(clients)]
     try:
         threads[0].start()
         workers.wait_for(lambda: in_use(host, workers) >= 2 * BLOCKED, "memory to be taken")

@@ -31,7 +31,7 @@ def gateway(request):
     return answer(body, type="application/json")
 
 
-def ask(server, chain, path="/"):
+def send(server, chain, path="/"):
     return server.ask(path, CHAIN_ID, headers=[("Target-Service-Id", chain)])
 
 
@@ -99,14 +99,14 @@ def owner(server):
 
 def wait_until_suspended(server):
     def is_suspended():
-        return all("wrong-chain" in ask(server, chain).header("Cache-Status") for chain in CHAINS for _ in range(8))
+        return all("wrong-chain" in send(server, chain).header("Cache-Status") for chain in CHAINS for _ in range(8))
 
     server.wait_for(is_suspended, "all workers to know")
 
 
 def wait_for_hits(server, chain, path="/"):
     def are_hits():
-        return all("; hit" in ask(server, chain, path).header("Cache-Status") for _ in range(8))
+        return all("; hit" in send(server, chain, path).header("Cache-Status") for _ in range(8))
 
     server.wait_for(are_hits, f"hits of {chain} at {path}")
 
@@ -116,13 +116,13 @@ def test_namespace_of_a_wrong_chain_is_suspended_in_all_workers_until_it_is_purg
     server = start()
     server.expect(wrong_chain_pattern("eth_chainId was 1, now 137"))
     for _ in range(4):
-        assert ask(server, "eth", "/other").decoded.endswith(b'"0x1"}')
-        assert ask(server, "eth").decoded.endswith(b'"0x1"}')
+        assert send(server, "eth", "/other").decoded.endswith(b'"0x1"}')
+        assert send(server, "eth").decoded.endswith(b'"0x1"}')
     # the first response of the other chain comes from the node, and is right
-    assert ask(server, "polygon").decoded.endswith(b'"0x89"}')
+    assert send(server, "polygon").decoded.endswith(b'"0x89"}')
     wait_until_suspended(server)
     for chain, result in CHAINS.items():
-        assert ask(server, chain).decoded.endswith(result + b"}")
+        assert send(server, chain).decoded.endswith(result + b"}")
     # the other namespace is cached, once each worker has recorded these headers
     wait_for_hits(server, "eth", "/other")
     assert owner(server).status()["suspended"] == 1
@@ -136,8 +136,8 @@ def test_reload_ends_the_suspension(start, origin):
     origin.answers(gateway)
     nginx = start()
     nginx.expect(wrong_chain_pattern("eth_chainId was 1, now 137"))
-    assert ask(nginx, "eth").status == 200
-    assert ask(nginx, "polygon").status == 200
+    assert send(nginx, "eth").status == 200
+    assert send(nginx, "polygon").status == 200
     wait_until_suspended(nginx)
     nginx.reload()
     wait_until_linked(nginx)
@@ -195,19 +195,19 @@ def test_namespace_is_suspended_when_the_first_response_differs_from_the_followe
     wait_until_followed(server)
     server.expect(wrong_chain_pattern(detail))
 
-    def ask(path=path):
+    def send(path=path):
         return server.ask(path, body)
 
-    first = ask()
+    first = send()
     assert "wrong-chain" not in first.header("Cache-Status")
-    server.wait_for(lambda: all("wrong-chain" in ask().header("Cache-Status") for _ in range(8)), "all workers to know")
-    assert ask().decoded == first.decoded
+    server.wait_for(lambda: all("wrong-chain" in send().header("Cache-Status") for _ in range(8)), "all workers to know")
+    assert send().decoded == first.decoded
     assert owner(server).status()["suspended"] == 1
     # the operator has corrected the route to the node
     origin.answers(forwarding(followed))
     purge(server)
-    server.wait_for(lambda: all("; hit" in ask().header("Cache-Status") for _ in range(8)), "hits")
-    assert ask().decoded != first.decoded
+    server.wait_for(lambda: all("; hit" in send().header("Cache-Status") for _ in range(8)), "hits")
+    assert send().decoded != first.decoded
 
 
 def test_purge_resets_the_namespace_to_the_present_chain_of_its_node(start, followed, origin):
