@@ -92,7 +92,7 @@ GO_FORK = "deneb"
 
 
 @pytest.fixture(scope="module")
-def of_forks(cache_directory):
+def values_by_fork(cache_directory):
     """Values by fork and type, as JSON and SSZ."""
     names = {line[-1] for line in [*GETS, *POSTS, *MORE_GETS, *MORE_POSTS]}
     found = specified_values(cache_directory, "answers.py", "--safe", f"--forks={GO_FORK},{FORK}", "mainnet", *names)
@@ -100,9 +100,9 @@ def of_forks(cache_directory):
 
 
 @pytest.fixture(scope="module")
-def specified(of_forks):
+def specified(values_by_fork):
     """Values by type, as JSON and SSZ."""
-    return {type_: value for (fork, type_), value in of_forks.items() if fork == FORK}
+    return {type_: value for (fork, type_), value in values_by_fork.items() if fork == FORK}
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +260,7 @@ def go(url, origin, cache_directory):
     return lambda jobs: run([cache_directory / "go-client", url], jobs)
 
 
-def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, of_forks, go):
+def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, values_by_fork, go):
     """Values are fetched from the node, and then from the cache."""
     jobs, expected = [], []
     for path, call, type_ in MORE_GETS:
@@ -268,7 +268,7 @@ def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, of_forks,
             continue
         # a path that other clients do not use
         path = path.rsplit("/", 1)[0] + "/11"
-        value = of_forks[GO_FORK, type_]
+        value = values_by_fork[GO_FORK, type_]
         origin.answers(enveloped(value), path)
         jobs.append({"call": call, "id": "11"})
         said = {"ssz": value["ssz"]}
@@ -278,8 +278,8 @@ def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, of_forks,
             assert got == wanted, (job, got.get("error"))
 
 
-def test_go_client_publishes_and_gets_the_error_of_the_node(origin, of_forks, go):
-    value = of_forks[GO_FORK, "SignedBlockContents"]
+def test_go_client_publishes_and_gets_the_error_of_the_node(origin, values_by_fork, go):
+    value = values_by_fork[GO_FORK, "SignedBlockContents"]
     origin.answers(answer(b"", type=None), "/eth/v1/beacon/blocks")
     origin.requests.clear()
     missing = "/eth/v2/beacon/blocks/404"

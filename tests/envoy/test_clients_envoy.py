@@ -7,7 +7,7 @@ from harness.envoy import route
 from test_clients import (
     go,
     lodestar,
-    of_forks,
+    values_by_fork,
     python,
     specified,
     test_go_client_decodes_values_of_the_node_and_of_the_cache,
@@ -24,7 +24,7 @@ from test_clients import (
 __all__ = [
     "go",
     "lodestar",
-    "of_forks",
+    "values_by_fork",
     "python",
     "specified",
     "test_go_client_decodes_values_of_the_node_and_of_the_cache",

@@ -106,21 +106,21 @@ def test_hits_are_verified_behind_tls_with_rates_and_a_policy(rpc, origin):
     node = Node({"eth_getBlockByHash": RESULT, "eth_chainId": b'"0x1"'})
     origin.answers(node)
     for number in (1, 2):
-        rpc.ask("/", block(number))
+        rpc.send("/", block(number))
     for body in (block(1), batch(1, 2), batch(1, 3)):
-        rpc.until_hit(lambda: rpc.ask("/", block(1)))
-        got = rpc.ask("/", body, headers=HEADERS[1:])
+        rpc.until_hit(lambda: rpc.send("/", block(1)))
+        got = rpc.send("/", body, headers=HEADERS[1:])
         assert b'"0x1"' in got.decoded
 
     def verdicts():
-        rpc.ask("/", block(1))
+        rpc.send("/", block(1))
         return told(rpc.local, "/")
 
     rpc.envoy.wait_for(lambda: verdicts().get("same", 0) > 5, "hits to be verified")
     assert told(rpc.local, "/").keys() == {"same"}
     # a denied call is no hit, and is not verified
     denied = call("debug_traceBlock", id="5")
-    got = json.loads(rpc.ask("/", b"[" + denied + b"," + block(1, "6") + b"]").decoded)
+    got = json.loads(rpc.send("/", b"[" + denied + b"," + block(1, "6") + b"]").decoded)
     assert {one["id"]: "error" in one for one in got} == {5: True, 6: False}
     assert node.count("debug_traceBlock") == 0
     rpc.envoy.expect("a hit was wrong")
